@@ -1,0 +1,1 @@
+"""Factories and fakes that several tests share."""
