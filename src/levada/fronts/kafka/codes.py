@@ -87,4 +87,6 @@ KAFKA_CODE: Final[Mapping[type[e.LevadaError], int]] = {
 
 def code_of(error: BaseException) -> int:
     """The code a client is sent for this error; −1 for what is our bug."""
-    return KAFKA_CODE.get(type(error), UNKNOWN_SERVER_ERROR)  # type: ignore[call-overload,no-any-return]
+    return (
+        KAFKA_CODE.get(type(error), UNKNOWN_SERVER_ERROR) if isinstance(error, e.LevadaError) else UNKNOWN_SERVER_ERROR
+    )
