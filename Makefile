@@ -1,0 +1,51 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+DATA   ?= levada-data
+
+.PHONY: run test check unit acceptance bench tools clean help
+
+run: $(VENV)/.runtime  ## Start a broker on ./levada-data (DATA=… for another directory)
+	@$(BIN)/levada up --data $(DATA)
+
+test: $(VENV)/.dev tools check  ## Set everything up and run the whole test suite
+	$(BIN)/pytest
+
+check: $(VENV)/.dev  ## Lint, formatting, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.dev  ## Only the tests that need nothing but Python
+	$(BIN)/pytest tests/unit tests/contract tests/integration
+
+acceptance: $(VENV)/.dev tools  ## Only the tests with clients nobody here wrote
+	$(BIN)/pytest tests/acceptance
+
+bench: $(VENV)/.dev tools  ## Levada and Apache Kafka side by side; writes bench/RESULTS.md
+	$(BIN)/pip install --quiet --group bench
+	$(BIN)/python bench/compare_kafka.py
+
+tools: $(VENV)/.dev  ## A JDK, kcat, and Kafka's jars for the tests with foreign clients
+	@$(BIN)/python scripts/tools.py
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Levada needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+
+$(VENV)/.runtime: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable . --group dev
+	@touch $@ $(VENV)/.runtime
+
+clean:  ## Remove the virtual environment and caches; data directories stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+help:
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14

@@ -1,0 +1,123 @@
+"""`levada.toml`, the environment and flags → one BrokerConfig. Flags win over environment over file.
+
+One name everywhere: `kafka.port` in the file is `LEVADA_KAFKA__PORT` in the environment and `--kafka-port` on the command
+line. Broker settings in Kafka's names stand under `[broker]`, defaults for topics under `[topic]`:
+
+    data = "/var/lib/levada"
+    [kafka]
+    port = 9092
+    [broker]
+    num.partitions = 4
+    [topic]
+    retention.ms = 3600000
+    levada.durability = "interval:50"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from levada.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig
+from levada.errors import InvalidConfig
+
+FILE = "levada.toml"
+
+
+class KafkaSettings(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    port: int = 9092
+    advertised: str = ""
+
+
+class Settings(BaseSettings):
+    """What may stand in the file and in the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="LEVADA_", env_nested_delimiter="__", extra="forbid", toml_file=FILE)
+
+    data: Path = Path("levada-data")
+    host: str = "127.0.0.1"
+    kafka: KafkaSettings = KafkaSettings()
+    broker: dict[str, Any] = {}
+    topic: dict[str, Any] = {}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load(file: Path | None, flags: Mapping[str, Any]) -> BrokerConfig:
+    """Read the file (given, or ./levada.toml where it exists) and the environment, lay the flags over them, check all."""
+    if file is not None and not file.is_file():
+        raise InvalidConfig(f"no such configuration file: {file}")
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=file or FILE)
+
+    try:
+        settings = FromFile(**_nested(flags))
+    except ValidationError as error:
+        raise InvalidConfig("; ".join(_sentence(problem) for problem in error.errors())) from None
+    except ValueError as error:  # a file that is not TOML
+        raise InvalidConfig(f"{file or FILE}: {error}") from None
+    return BrokerConfig(
+        data=settings.data,
+        host=settings.host,
+        kafka_port=settings.kafka.port,
+        kafka_advertised=settings.kafka.advertised,
+        settings=_kafka_names(settings.broker, BROKER_SETTINGS),
+        topic=_kafka_names(settings.topic, TOPIC_SETTINGS),
+    )
+
+
+def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """{"kafka.port": 1, "broker": {…}} → {"kafka": {"port": 1}, "broker": {…}}; what was not given (None) stays out."""
+    nested: dict[str, Any] = {}
+    for name, value in flags.items():
+        if value is None or value == {}:
+            continue
+        *path, last = name.split(".")
+        table = nested
+        for part in path:
+            table = table.setdefault(part, {})
+        table[last] = value
+    return nested
+
+
+def _kafka_names(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, str]:
+    """Flatten what TOML nested at the dots, and turn the environment's RETENTION_MS back into retention.ms."""
+    by_shout = {name.replace(".", "_"): name for name in known}
+    flat: dict[str, str] = {}
+    for name, value in _flatten(given):
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        flat[by_shout.get(name.lower(), name)] = text
+    return flat
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            yield f"{prefix}{name}", ",".join(map(str, value))
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _sentence(problem: Any) -> str:
+    name = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "extra_forbidden":
+        return f"unknown setting {name!r}; known are data, host, kafka.port, kafka.advertised, [broker] and [topic]"
+    return f"{name}={problem['input']!r}: {problem['msg'].lower()}"
