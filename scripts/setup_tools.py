@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Bring what the tests and the benchmark need and pip cannot give: a JDK, Maven, kcat and Apache Kafka's jars.
+
+Programs are installed with apt-get where this user may; elsewhere the command is printed and the exit status is 1.
+Jars go to the cache directory ($LEVADA_CACHE, else ~/.cache/levada), fetched once by Maven from wherever this machine's
+Maven is set up to look:
+
+    kafka/libs/      a whole Apache Kafka: broker, command-line tools, Java clients
+    clients-3.9/     the older Java clients, alone
+
+Runs on the standard library only, so it works before the virtual environment exists. A second run takes no time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+JAVA_MIN = 17
+KAFKA = "4.3.0"
+PACKAGES = {"javac": "openjdk-17-jdk-headless", "mvn": "maven", "kcat": "kcat"}
+
+#: Directory in the cache → what Maven resolves into it, with everything those need.
+JARS = {
+    "kafka/libs": [
+        ("org.apache.kafka", "kafka_2.13", KAFKA),
+        ("org.apache.kafka", "kafka-tools", KAFKA),
+        ("org.slf4j", "slf4j-simple", "1.7.36"),
+    ],
+    "clients-3.9": [
+        ("org.apache.kafka", "kafka-clients", "3.9.2"),
+        ("org.slf4j", "slf4j-simple", "1.7.36"),
+    ],
+}
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>levada</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+
+
+def cache_dir() -> Path:
+    """Where jars and compiled test programs live, outside the source tree so that a fresh clone finds them."""
+    return Path(os.environ.get("LEVADA_CACHE") or Path.home() / ".cache" / "levada").expanduser()
+
+
+def java_version() -> int:
+    """The major version of the JDK on the path; 0 if there is none or only a runtime."""
+    if not shutil.which("javac"):
+        return 0
+    said = subprocess.run(["javac", "-version"], capture_output=True, text=True)
+    found = re.search(r"javac (\d+)", said.stdout + said.stderr)
+    return int(found[1]) if found else 0
+
+
+def missing_packages() -> list[str]:
+    missing = [package for tool, package in PACKAGES.items() if tool != "javac" and not shutil.which(tool)]
+    if java_version() < JAVA_MIN:
+        missing.insert(0, PACKAGES["javac"])
+    return missing
+
+
+def install(packages: list[str]) -> bool:
+    """Install Debian packages if this user may; say how to do it otherwise."""
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        print(
+            f"missing: {', '.join(packages)}. Install with: sudo apt-get install -y {' '.join(packages)}",
+            file=sys.stderr,
+        )
+        print("         (on macOS: brew install openjdk@17 maven kcat)", file=sys.stderr)
+        return False
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-qq"], env=quiet, check=False)
+    done = subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env=quiet)
+    return done.returncode == 0
+
+
+def wanted(directory: str) -> str:
+    """What a finished directory's marker says; another text means the versions here have changed since."""
+    return "\n".join(":".join(jar) for jar in JARS[directory]) + "\n"
+
+
+def is_complete(directory: str) -> bool:
+    marker = cache_dir() / directory / ".complete"
+    return marker.exists() and marker.read_text() == wanted(directory)
+
+
+def fetch(directory: str) -> None:
+    """Resolve one directory beside its place and move it there whole, so that a stopped run leaves nothing half done."""
+    target = cache_dir() / directory
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        pom = Path(scratch) / "pom.xml"
+        pom.write_text(POM.format(dependencies="".join(DEPENDENCY.format(*jar) for jar in JARS[directory])))
+        jars = Path(scratch) / "jars"
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+        subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *goal], check=True)
+        (jars / ".complete").write_text(wanted(directory))
+        shutil.rmtree(target, ignore_errors=True)
+        jars.rename(target)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if something is missing")
+    options = parser.parse_args()
+    packages, jars = missing_packages(), [directory for directory in JARS if not is_complete(directory)]
+    if options.check:
+        print(f"packages missing: {packages or 'none'}; jars missing: {jars or 'none'}")
+        return 1 if packages or jars else 0
+    if packages and not install(packages):
+        return 1
+    for directory in jars:
+        print(f"fetching {directory} into {cache_dir()}", flush=True)
+        fetch(directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
