@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from levada.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig
 from levada.errors import InvalidConfig
@@ -35,6 +41,24 @@ class KafkaSettings(BaseModel):
     advertised: str = ""
 
 
+def _in_kafka_names(found: dict[str, Any]) -> dict[str, Any]:
+    """The source's [broker] and [topic] tables, flattened: before the sources are laid over one another, so that they meet."""
+    for table, known in (("broker", BROKER_SETTINGS), ("topic", TOPIC_SETTINGS)):
+        if isinstance(found.get(table), Mapping):
+            found[table] = _kafka_names(found[table], known)
+    return found
+
+
+class _Environment(EnvSettingsSource):
+    def __call__(self) -> dict[str, Any]:
+        return _in_kafka_names(super().__call__())
+
+
+class _File(TomlConfigSettingsSource):
+    def __call__(self) -> dict[str, Any]:
+        return _in_kafka_names(super().__call__())
+
+
 class Settings(BaseSettings):
     """What may stand in the file and in the environment."""
 
@@ -43,8 +67,8 @@ class Settings(BaseSettings):
     data: Path = Path("levada-data")
     host: str = "127.0.0.1"
     kafka: KafkaSettings = KafkaSettings()
-    broker: dict[str, Any] = {}
-    topic: dict[str, Any] = {}
+    broker: dict[str, str] = {}
+    topic: dict[str, str] = {}
 
     @classmethod
     def settings_customise_sources(
@@ -55,7 +79,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return init_settings, _Environment(settings_cls), _File(settings_cls)
 
 
 def load(file: Path | None, flags: Mapping[str, Any]) -> BrokerConfig:
@@ -77,8 +101,8 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> BrokerConfig:
         host=settings.host,
         kafka_port=settings.kafka.port,
         kafka_advertised=settings.kafka.advertised,
-        settings=_kafka_names(settings.broker, BROKER_SETTINGS),
-        topic=_kafka_names(settings.topic, TOPIC_SETTINGS),
+        settings=settings.broker,
+        topic=settings.topic,
     )
 
 
