@@ -35,6 +35,7 @@ JARS = {
     ],
     "clients-3.9": [
         ("org.apache.kafka", "kafka-clients", "3.9.2"),
+        ("com.fasterxml.jackson.core", "jackson-databind", "2.21.2"),
         ("org.slf4j", "slf4j-simple", "1.7.36"),
     ],
 }
