@@ -1,0 +1,5 @@
+"""`python -m levada` is `levada`."""
+
+from levada.cli import main
+
+main()
