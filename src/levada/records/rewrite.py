@@ -1,0 +1,81 @@
+"""A batch made from another one: with fewer records, with none, or in another codec.
+
+Offsets, producer, epoch and sequence stay those of the original, so whoever counted on them still can: a record keeps its
+offset, and a producer's next sequence follows on. Such a batch has fewer records than its offsets span, which is right
+for one that is stored and wrong for one that is sent (`Batch.check` refuses it, `Batch.check_crc` does not).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from levada.records.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_END,
+    NO_TIMESTAMP,
+    Batch,
+    checksum,
+)
+from levada.records.build import assemble
+from levada.records.compression import codec_id, compress, decompress
+from levada.records.read import Record, read
+
+
+def keep(batch: Batch, wanted: Callable[[Record], bool], *, delete_horizon_ms: int | None = None) -> bytearray | None:
+    """The batch with only its wanted records; None when none is left. Equal to the original when all are.
+
+    `delete_horizon_ms` sets the time from which compaction may drop its tombstones, where it is not set yet.
+    """
+    records = [record for record in read(batch) if wanted(record)]
+    if not records:
+        return None
+    sets_horizon = delete_horizon_ms is not None and batch.delete_horizon_ms is None
+    if len(records) == batch.record_count and not sets_horizon:
+        return bytearray(batch.view)
+    horizon_ms = delete_horizon_ms if sets_horizon else batch.delete_horizon_ms
+    return assemble(
+        records,
+        attributes=batch.attributes | (DELETE_HORIZON if sets_horizon else 0),
+        base_offset=batch.base_offset,
+        base_timestamp=records[0].timestamp_ms if horizon_ms is None else horizon_ms,
+        max_timestamp=max(record.timestamp_ms for record in records),
+        last_offset_delta=batch.last_offset_delta,
+        producer=(batch.producer_id, batch.producer_epoch, batch.base_sequence),
+        leader_epoch=batch.leader_epoch,
+    )
+
+
+def empty(batch: Batch) -> bytearray:
+    """The batch without any record: all that is left of it is its offsets and its place in the producer's sequence."""
+    return assemble(
+        [],
+        attributes=batch.attributes & ~(CODEC_MASK | DELETE_HORIZON),
+        base_offset=batch.base_offset,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=batch.max_timestamp,
+        last_offset_delta=batch.last_offset_delta,
+        producer=(batch.producer_id, batch.producer_epoch, batch.base_sequence),
+        leader_epoch=batch.leader_epoch,
+    )
+
+
+def recompress(batch: Batch, codec: str) -> bytearray:
+    """The batch with the same records in another codec."""
+    number = codec_id(codec)
+    if number == batch.codec or batch.record_count == 0:
+        return bytearray(batch.view)
+    payload = compress(number, decompress(batch.codec, batch.payload))
+    size = HEADER_SIZE + len(payload)
+    rewritten = bytearray(size)
+    attributes = batch.attributes & ~CODEC_MASK | number
+    HEADER.pack_into(
+        rewritten, 0, batch.base_offset, size - LENGTH_END, batch.leader_epoch, batch.magic, 0, attributes,
+        batch.last_offset_delta, batch.base_timestamp, batch.max_timestamp, batch.producer_id, batch.producer_epoch,
+        batch.base_sequence, batch.record_count,
+    )  # fmt: skip
+    rewritten[HEADER_SIZE:] = payload
+    checksum(rewritten)
+    return rewritten
