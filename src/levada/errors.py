@@ -13,7 +13,7 @@ The core raises meanings. Each front owns a table from meaning to its own code, 
     │                     InvalidTransactionTimeout · UnknownTransactionalId · TransactionAbortable
     ├── GroupError        UnknownMember · IllegalGeneration · RebalanceInProgress · InconsistentProtocol · MemberIdRequired
     │                     FencedInstance · GroupNotEmpty · UnknownGroup · InvalidGroupId · InvalidSessionTimeout
-    │                     GroupFull · GroupSubscribed
+    │                     GroupFull · GroupSubscribed · CoordinatorUnavailable
     ├── StorageError      StorageFull · StorageFailed · DamagedLog · DataInUse · DataFormatTooNew
     ├── RequestError      InvalidRequest · UnsupportedVersion · MalformedFrame · PolicyViolation · ReservedName
     ├── Overloaded · Fenced · TimedOut · ShuttingDown
@@ -231,6 +231,10 @@ class GroupFull(GroupError):
 
 class GroupSubscribed(GroupError):
     """The group is still subscribed to this topic."""
+
+
+class CoordinatorUnavailable(GroupError):
+    """The coordinator cannot serve this now; find it again and retry."""
 
 
 class StorageError(LevadaError):

@@ -62,6 +62,7 @@ KAFKA_CODE: Final[Mapping[type[e.LevadaError], int]] = {
     e.InvalidSessionTimeout: 26,
     e.GroupFull: 81,
     e.GroupSubscribed: 86,
+    e.CoordinatorUnavailable: 15,
     e.StorageError: 56,
     e.StorageFull: 56,
     e.StorageFailed: 56,
