@@ -14,7 +14,7 @@ The core raises meanings. Each front owns a table from meaning to its own code, 
     ├── GroupError        UnknownMember · IllegalGeneration · RebalanceInProgress · InconsistentProtocol · MemberIdRequired
     │                     FencedInstance · GroupNotEmpty · UnknownGroup · InvalidGroupId · InvalidSessionTimeout
     │                     GroupFull · GroupSubscribed · CoordinatorUnavailable
-    ├── StorageError      StorageFull · StorageFailed · DamagedLog · DataInUse · DataFormatTooNew
+    ├── StorageError      StorageFull · StorageFailed · DamagedLog · DamagedIndex · DataInUse · DataFormatTooNew
     ├── RequestError      InvalidRequest · UnsupportedVersion · MalformedFrame · PolicyViolation · ReservedName
     ├── Overloaded · Fenced · TimedOut · ShuttingDown
     └── ClientError       Unreachable · ConnectionLost · BrokerRefused
@@ -256,6 +256,10 @@ class DamagedLog(StorageError):
         super().__init__(message)
         self.file = file
         self.position = position
+
+
+class DamagedIndex(StorageError):
+    """A file beside the log is damaged; what it said is found again in the log."""
 
 
 class DataInUse(StorageError):

@@ -67,6 +67,7 @@ KAFKA_CODE: Final[Mapping[type[e.LevadaError], int]] = {
     e.StorageFull: 56,
     e.StorageFailed: 56,
     e.DamagedLog: 56,
+    e.DamagedIndex: 56,
     e.DataInUse: 56,
     e.DataFormatTooNew: 56,
     e.RequestError: 42,
