@@ -75,10 +75,8 @@ class AbortedIndex:
     def append(self, entry: AbortedTransaction) -> None:
         """Add the next one. DamagedIndex unless its marker comes after those before."""
         if (
-            self._entries
-            and entry.last_offset <= self._entries[-1].last_offset
-            or entry.first_offset > entry.last_offset
-        ):
+            self._entries and entry.last_offset <= self._entries[-1].last_offset
+        ) or entry.first_offset > entry.last_offset:
             raise DamagedIndex(f"{entry} does not follow in the index of aborted transactions")
         self._entries.append(entry)
 

@@ -22,6 +22,8 @@ MARKER_KEY: Final = Struct(">hh")
 MARKER_VALUE: Final = Struct(">hi")
 ABORT: Final = 0
 COMMIT: Final = 1
+#: Half the cost of Record(…), in the one place where it counts.
+_new: Final[Callable[[type[Record], tuple[Any, ...]], Record]] = tuple.__new__
 
 
 class Record(NamedTuple):
@@ -49,17 +51,29 @@ def read(batch: Batch, *, unpacked_bytes_max: int = UNPACKED_BYTES_MAX) -> Itera
     """
     if batch.record_count == 0 and batch.size == HEADER_SIZE:
         return
+    payload = decompress(batch.codec, batch.payload, limit=unpacked_bytes_max)
     offset_before, last_offset = batch.base_offset - 1, batch.last_offset
-    for record in _raw(batch, decompress(batch.codec, batch.payload, limit=unpacked_bytes_max)):
-        if not offset_before < record.offset <= last_offset:
-            raise CorruptBatch(f"a record says it has offset {record.offset}, in {batch!r}")
-        offset_before = record.offset
-        headers = record.headers
-        yield Record(offset_before, record.timestamp, record.key, record.value, tuple(headers) if headers else ())
+    reader, broken = _compiled()
+    record: Record | None = None
+    try:
+        for found in reader(_guarded(batch, payload)):
+            # The one before was whole, since this one was found where it must be.
+            if record is not None:
+                yield record
+            offset = found.offset
+            if not offset_before < offset <= last_offset:
+                raise CorruptBatch(f"a record says it has offset {offset}, in {batch!r}")
+            offset_before = offset
+            headers = found.headers
+            record = _new(Record, (offset, found.timestamp, found.key, found.value, tuple(headers) if headers else ()))
+    except broken as reason:
+        raise CorruptBatch(f"{batch!r} does not hold the records it says it does: {reason}") from None
+    if record is not None:
+        yield record
 
 
-def _raw(batch: Batch, payload: memoryview) -> Iterator[Any]:
-    """aiokafka's records, each given out once the next one, or the end, was found where it must be."""
+def _guarded(batch: Batch, payload: memoryview) -> memoryview:
+    """The batch unpacked, with room behind it that the compiled reader may look at."""
     room = bytearray(HEADER_SIZE + len(payload) + _OVERRUN)
     HEADER.pack_into(
         room, 0, batch.base_offset, batch.length, batch.leader_epoch, batch.magic, batch.crc,
@@ -67,17 +81,7 @@ def _raw(batch: Batch, payload: memoryview) -> Iterator[Any]:
         batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.record_count,
     )  # fmt: skip
     room[HEADER_SIZE : HEADER_SIZE + len(payload)] = payload
-    reader, broken = _compiled()
-    try:
-        record = None
-        for following in reader(memoryview(room)[:-_OVERRUN]):
-            if record is not None:
-                yield record
-            record = following
-        if record is not None:
-            yield record
-    except broken as reason:
-        raise CorruptBatch(f"{batch!r} does not hold the records it says it does: {reason}") from None
+    return memoryview(room)[:-_OVERRUN]
 
 
 @cache
