@@ -1,0 +1,155 @@
+"""The groups of this broker, and what an administrator asks about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from levada.broker.groups.calls import Described, DescribedMember, Listed
+from levada.broker.groups.group import Group
+from levada.broker.groups.member import Member
+from levada.broker.groups.rebalance import Rebalancer
+from levada.broker.groups.state import Kind, State
+from levada.broker.groups.subscription import CONSUMER
+from levada.errors import CoordinatorUnavailable, GroupNotEmpty, InvalidGroupId, UnknownGroup
+
+
+class Directory:
+    """Group id → group.
+
+    `groups_with_offsets` names the groups that hold committed offsets: they exist, as empty ones, even where no member
+    ever came. A group that never had a generation and holds no offsets does not exist.
+    """
+
+    def __init__(self, rebalancer: Rebalancer, groups_with_offsets: Callable[[], Collection[str]]) -> None:
+        self._rebalancer = rebalancer
+        self._rebalancer.on_deserted = self._forget_if_blank
+        self._groups_with_offsets = groups_with_offsets
+        self._groups: dict[str, Group] = {}
+        self._is_closed = False
+
+    def kind(self, group_id: str) -> Kind | None:
+        """Which protocol rules this group id; None while it is free."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            return group.kind
+        return Kind.CLASSIC if group_id in self._groups_with_offsets() else None
+
+    def list(self, states: Collection[str] = (), kinds: Collection[str] = ()) -> list[Listed]:
+        """Groups in one of these states and of one of these kinds, by Kafka's names in any case; empty means all."""
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_kinds = {kind.strip().lower() for kind in kinds}
+        listed = [Listed(g.id, g.protocol_type or "", g.state, g.kind) for g in self._groups.values()]
+        listed += [
+            Listed(group_id, "", State.EMPTY, Kind.CLASSIC)
+            for group_id in self._groups_with_offsets()
+            if group_id not in self._groups
+        ]
+        return [
+            group
+            for group in listed
+            if (not wanted_states or group.state.value.lower() in wanted_states)
+            and (not wanted_kinds or group.kind.value in wanted_kinds)
+        ]
+
+    def describe(self, group_id: str) -> Described:
+        """UnknownGroup when there is none."""
+        self._check_open()
+        group = self._groups.get(group_id)
+        if group is None:
+            self._check_exists(group_id)
+            return Described(group_id, Kind.CLASSIC, State.EMPTY, 0, "", "", ())
+        shown = group.protocol_name if group.state is State.STABLE else None
+        return Described(
+            group_id,
+            group.kind,
+            group.state,
+            group.generation,
+            group.protocol_type or "",
+            shown or "",
+            [_describe_member(member, shown) for member in group.members.values()],
+        )
+
+    def delete(self, group_id: str, now_ms: int) -> None:
+        """Forget the group; its offsets are the caller's to delete. GroupNotEmpty, UnknownGroup."""
+        self._check(group_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            self._check_exists(group_id)
+            return
+        if group.state is not State.EMPTY:
+            raise GroupNotEmpty(f"group {group_id} has {len(group.members)} members")
+        self._rebalancer.save_deleted(group)
+        self._rebalancer.bury(group, now_ms)
+        del self._groups[group_id]
+
+    def check_offset_delete(self, group_id: str) -> None:
+        """UnknownGroup; GroupNotEmpty for a group with members whose topics cannot be told."""
+        self._check(group_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            self._check_exists(group_id)
+        elif group.state is not State.EMPTY and group.protocol_type != CONSUMER:
+            raise GroupNotEmpty(f"group {group_id} has members and is not a consumer group")
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Whether members of the group read this topic, as far as is known; when in doubt, they do."""
+        group = self._groups.get(group_id)
+        return group is not None and bool(group.members) and group.is_subscribed(topic)
+
+    # -- offsets that expire -------------------------------------------------------------------------------------
+
+    def keeps_offsets(self, group_id: str, topic: str, now_ms: int, retention_ms: int) -> bool:
+        """Whether the group's offsets of this topic are in use, however old they are.
+
+        They are while members read the topic or may be about to, and for the retention after the last member left.
+        Of a group that never had members, nothing is known but the age of each offset.
+        """
+        group = self._groups.get(group_id)
+        if group is None or group.protocol_type is None:
+            return False
+        if group.state is State.EMPTY:
+            return now_ms - group.since_ms < retention_ms
+        return group.state is not State.STABLE or group.protocol_type != CONSUMER or group.is_subscribed(topic)
+
+    def sweep(self, now_ms: int) -> Sequence[str]:
+        """Forget empty groups that hold no offsets any more, and name them."""
+        with_offsets = self._groups_with_offsets()
+        swept = [
+            group.id
+            for group in self._groups.values()
+            if group.state is State.EMPTY and not group.pending and group.id not in with_offsets
+        ]
+        for group_id in swept:
+            self.delete(group_id, now_ms)
+        return swept
+
+    def _forget_if_blank(self, group: Group) -> None:
+        """A group id that was only tried leaves nothing behind."""
+        if group.state is State.EMPTY and not group.pending and not group.generation:
+            self._groups.pop(group.id, None)
+
+    # -- checks --------------------------------------------------------------------------------------------------
+
+    def _check(self, group_id: str) -> None:
+        self._check_open()
+        if not group_id:
+            raise InvalidGroupId("the group id is empty")
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise CoordinatorUnavailable("the broker is closing")
+
+    def _check_exists(self, group_id: str) -> None:
+        if self.kind(group_id) is None:
+            raise UnknownGroup(f"there is no group {group_id}")
+
+
+def _describe_member(member: Member, protocol: str | None) -> DescribedMember:
+    return DescribedMember(
+        member.id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.metadata(protocol) if protocol is not None else b"",
+        member.assignment,
+    )
