@@ -1,0 +1,87 @@
+"""What a topic takes: Kafka's rules for a batch that a client sends, checked before anything is stored.
+
+In this order, as Kafka's own validator has it: size, checksum and header, control batches, timestamps, keys on a compacted
+topic; then the batch is brought into the form the topic stores, by codec and by clock. The batch is opened only for
+what its header cannot tell: keys, a limit on old timestamps, another codec.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from levada.config import INT64_MAX, TopicConfig
+from levada.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
+from levada.records.batch import NO_TIMESTAMP, Batch
+from levada.records.compression import codec_id
+from levada.records.read import read
+from levada.records.rewrite import recompress
+
+_KEEP: Final = "producer"
+
+
+class Intake:
+    """The rules of one topic, taken from its settings once."""
+
+    __slots__ = ("_after_max_ms", "_before_max_ms", "_codec", "_log_append_time", "_plain", "_size_max", "_wants_keys")
+
+    def __init__(self, config: TopicConfig) -> None:
+        self._size_max = config.max_message_bytes
+        self._wants_keys = config.compact
+        self._log_append_time = config.log_append_time
+        self._after_max_ms = config.message_timestamp_after_max_ms
+        self._before_max_ms = config.message_timestamp_before_max_ms
+        self._codec = None if config.compression_type == _KEEP else config.compression_type
+        #: Nothing but the header need be looked at, and nothing be changed.
+        self._plain = not (
+            config.compact or config.log_append_time or self._codec is not None or self._before_max_ms != INT64_MAX
+        )
+
+    def admit(self, batch: Batch, now_ms: int) -> Batch:
+        """The batch as it is to be stored: this one, or another in the topic's codec. Raises a RecordError."""
+        if batch.size > self._size_max:
+            self._refuse_size(batch)
+        batch.check()
+        if batch.is_control:
+            raise InvalidRecord("control batches are written by the broker alone")
+        if not self._log_append_time:
+            self._check_header_times(batch, now_ms)
+        return batch if self._plain else self._admit_opened(batch, now_ms)
+
+    def _admit_opened(self, batch: Batch, now_ms: int) -> Batch:
+        if self._wants_keys:
+            _check_keys(batch)
+        if self._before_max_ms != INT64_MAX and not self._log_append_time:
+            self._check_record_times(batch, now_ms)
+        if self._codec is not None and codec_id(self._codec) != batch.codec:
+            batch = Batch(memoryview(recompress(batch, self._codec)))
+            if batch.size > self._size_max:
+                self._refuse_size(batch)
+        if self._log_append_time:
+            batch.stamp_append_time(now_ms)
+        return batch
+
+    def _refuse_size(self, batch: Batch) -> None:
+        raise RecordTooLarge(f"the batch has {batch.size} bytes, the topic's max.message.bytes is {self._size_max}")
+
+    def _check_header_times(self, batch: Batch, now_ms: int) -> None:
+        if batch.log_append_time:
+            raise InvalidTimestamp("the batch claims LogAppendTime, which only the broker sets")
+        if batch.max_timestamp - now_ms > self._after_max_ms:
+            raise InvalidTimestamp(
+                f"timestamp {batch.max_timestamp} is {batch.max_timestamp - now_ms} ms ahead of the broker's clock, "
+                f"message.timestamp.after.max.ms is {self._after_max_ms}"
+            )
+
+    def _check_record_times(self, batch: Batch, now_ms: int) -> None:
+        for index, record in enumerate(read(batch)):
+            if record.timestamp_ms != NO_TIMESTAMP and now_ms - record.timestamp_ms > self._before_max_ms:
+                raise InvalidTimestamp(
+                    f"record {index} has timestamp {record.timestamp_ms}, {now_ms - record.timestamp_ms} ms behind the "
+                    f"broker's clock, message.timestamp.before.max.ms is {self._before_max_ms}"
+                )
+
+
+def _check_keys(batch: Batch) -> None:
+    for index, record in enumerate(read(batch)):
+        if record.key is None:
+            raise InvalidRecord(f"record {index} has no key, which a compacted topic needs")

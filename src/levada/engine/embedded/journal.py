@@ -1,0 +1,81 @@
+"""An internal topic as its keeper sees it: replay what was written, write more, wait until it is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+from levada.config import MiB
+from levada.engine.embedded.partition import Partition
+from levada.errors import DamagedLog
+from levada.records.batch import NO_PRODUCER, Batch, batches
+from levada.records.build import build
+from levada.records.read import Record, read
+
+_READ_BYTES: Final = MiB
+
+
+class Journal(Protocol):
+    """One-partition, compacted, written by one keeper."""
+
+    def replay(self) -> Iterator[tuple[Batch, Iterator[Record]]]:
+        """Every batch in order, control batches included; up to the damage, where the log is damaged."""
+        ...
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], *, producer: tuple[int, int] | None = None) -> int:
+        """Write one batch and return the end offset. With a producer (id, epoch) the batch is part of its transaction."""
+        ...
+
+    def append_marker(self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int) -> int:
+        """End the producer's transaction here; return the end offset."""
+        ...
+
+    async def durable(self, end_offset: int) -> None:
+        """Wait until everything below is as durable as the topic's policy says."""
+        ...
+
+
+class PartitionJournal:
+    """A Journal over a partition of the embedded engine."""
+
+    def __init__(self, partition: Partition, now_ms: Callable[[], int]) -> None:
+        self.partition = partition
+        self._now_ms = now_ms
+
+    def replay(self) -> Iterator[tuple[Batch, Iterator[Record]]]:
+        log = self.partition.log
+        offset, end = log.start_offset, log.end_offset
+        while offset < end:
+            try:
+                data = log.read(offset, _READ_BYTES, end)
+            except DamagedLog:
+                # The partition reports it and takes no more writes; what came before still holds.
+                self.partition.found_damage()
+                return
+            for batch in batches(data):
+                yield batch, read(batch)
+                offset = batch.next_offset
+            if not data:
+                return
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], *, producer: tuple[int, int] | None = None) -> int:
+        producer_id, epoch = producer if producer is not None else (NO_PRODUCER, -1)
+        batch = build(
+            records,
+            timestamp_ms=self._now_ms(),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transactional=producer is not None,
+        )
+        return self.partition.append(Batch(memoryview(batch)), internal=True).last_offset + 1
+
+    def append_marker(self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int) -> int:
+        appended = self.partition.append_marker(
+            producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch
+        )
+        return appended.last_offset + 1
+
+    async def durable(self, end_offset: int) -> None:
+        waiting = self.partition.when_durable(end_offset)
+        if waiting is not None:
+            await waiting

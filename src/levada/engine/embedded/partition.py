@@ -1,0 +1,324 @@
+"""One partition: the rules of its topic over its log, who waits for it, and how far it may be seen.
+
+The event loop is the lock. `append` writes to the page cache and returns; the syncer makes it durable; whoever waits for
+that, or for something to read, is called on the loop. With `fsync` the visible end is the synced end, with `interval` and
+`os` the written end. Readers at the end are woken, never polling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
+from uuid import UUID
+
+import structlog
+
+from levada.config import TopicConfig
+from levada.engine.embedded.intake import Intake
+from levada.engine.embedded.syncer import Syncer
+from levada.engine.port import Aborted, At, Bounds, Isolation, Slice
+from levada.errors import DamagedLog, LevadaError, OffsetOutOfRange, StorageFailed
+from levada.log.log import Log
+from levada.log.results import Appended, Damage, Found
+from levada.records.batch import Batch, batches
+from levada.records.build import end_marker
+
+_COMMITTED: Final = Isolation.READ_COMMITTED
+
+_log = structlog.get_logger("levada.partition")
+
+T = TypeVar("T")
+
+
+class Workers(Protocol):
+    """Runs in a thread what may wait for the disk."""
+
+    def __call__(self, work: Callable[[], T]) -> Awaitable[T]: ...
+
+
+class Waiter(Protocol):
+    """Someone who waits for a partition to move."""
+
+    def advanced(self, partition: Partition, bytes_added: int) -> None:
+        """Called on the loop when there is more to read, and on damage, trimming or deletion. May unwatch itself."""
+        ...
+
+
+class Partition:
+    """An open partition. The engine makes it and closes it; everything but `sync` is called on the loop.
+
+    `settle`, where given, is called in a worker thread before the first sync: what must be durable before any record is.
+    """
+
+    def __init__(
+        self,
+        at: At,
+        topic_id: UUID,
+        log: Log,
+        *,
+        leader_epoch: int,
+        syncer: Syncer,
+        workers: Workers,
+        now_ms: Callable[[], int],
+        settle: Callable[[], None] | None = None,
+    ) -> None:
+        self.at = at
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self._syncer = syncer
+        self._workers = workers
+        self._now_ms = now_ms
+        self._settle = settle
+        self._end = log.end_offset
+        self._unsynced_bytes = 0
+        #: Bytes that are visible, but not yet to read_committed readers.
+        self._held_bytes = 0
+        self._waiters: dict[Waiter, None] = {}
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._refusal: Callable[[], LevadaError] | None = None
+        self._gone = False
+        self.config = log.config
+        self._intake = Intake(self.config)
+        self._mode = self.config.durability.mode
+        if log.damage is not None:
+            self._report_damage(log.damage)
+
+    # How far it goes
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.start_offset
+
+    @property
+    def end(self) -> int:
+        """The end of what readers see; Kafka's high watermark."""
+        return self._end
+
+    @property
+    def stable_end(self) -> int:
+        """The end of what read_committed readers see; Kafka's last stable offset."""
+        first = self.log.producers.first_unstable_offset(self._end)
+        return self._end if first is None or first > self._end else first
+
+    @property
+    def log_end(self) -> int:
+        """Where the next record goes."""
+        return self.log.end_offset
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.log.start_offset, self.stable_end, self._end)
+
+    @property
+    def damage(self) -> Damage | None:
+        """Where the log is broken, if it is."""
+        return self.log.damage
+
+    # Writing
+
+    def append(self, batch: Batch, *, internal: bool = False) -> Appended:
+        """Check the batch by the topic's rules, stamp it and write it to the page cache. Needs a writable buffer.
+
+        A refusal stores nothing. `internal` is for what the broker itself writes: no rule but the producer's epoch holds.
+        """
+        if self._refusal is not None:
+            raise self._refusal()
+        now_ms = self._now_ms()
+        if not internal:
+            batch = self._intake.admit(batch, now_ms)
+        appended = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, sequences=not internal)
+        if not appended.duplicate:
+            self._written(batch.size)
+        return appended
+
+    def append_marker(self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int) -> Appended:
+        """End the producer's transaction in this partition."""
+        marker = end_marker(
+            commit=commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=self._now_ms(),
+        )
+        return self.append(Batch(memoryview(marker)), internal=True)
+
+    def when_durable(self, end_offset: int) -> asyncio.Future[None] | None:
+        """Done when everything below `end_offset` is as durable as the topic's policy says; None if it is already."""
+        if end_offset <= self._end:
+            return None
+        if self._refusal is not None:
+            raise self._refusal()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((end_offset, future))
+        return future
+
+    def _written(self, size: int) -> None:
+        self._unsynced_bytes += size
+        if self._mode == "fsync":
+            self._syncer.soon(self)
+            return
+        self._advance(self.log.end_offset)
+        if self._mode == "interval":
+            self._syncer.within(self, self.config.durability.interval_ms)
+        elif self.log.rolled:
+            self._syncer.soon(self)
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> Slice:
+        """Whole batches from `offset` on, from the page cache alone: WouldBlock where the disk would have to be asked."""
+        bounds = self._check_offset(offset)
+        limit = bounds.stable_end if isolation == _COMMITTED else bounds.end
+        if offset >= limit:
+            return Slice(b"", bounds)
+        try:
+            data = self.log.read(offset, max_bytes, limit, nowait=True)
+        except DamagedLog:
+            self.found_damage()
+            raise
+        return Slice(data, bounds, self._aborted(offset, data) if isolation == _COMMITTED else ())
+
+    async def read_cold(self, offset: int, max_bytes: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> Slice:
+        """The same, in a worker thread."""
+        bounds = self._check_offset(offset)
+        limit = bounds.stable_end if isolation == _COMMITTED else bounds.end
+        if offset >= limit:
+            return Slice(b"", bounds)
+        try:
+            data = await self._workers(partial(self.log.read, offset, max_bytes, limit))
+        except DamagedLog:
+            self.found_damage()
+            raise
+        return Slice(data, bounds, self._aborted(offset, data) if isolation == _COMMITTED else ())
+
+    async def offset_at(self, timestamp_ms: int) -> Found | None:
+        """The first visible record at or after this time."""
+        self._check_here()
+        found = await self._workers(partial(self.log.offset_at, timestamp_ms))
+        return found if found is not None and found.offset < self._end else None
+
+    async def max_timestamp(self) -> Found | None:
+        """The record with the latest timestamp."""
+        self._check_here()
+        return await self._workers(self.log.max_timestamp)
+
+    def _check_offset(self, offset: int) -> Bounds:
+        self._check_here()
+        start, end = self.log.start_offset, self.log.end_offset
+        if not start <= offset <= end:
+            raise OffsetOutOfRange(f"{self.at}: offset {offset} is not within {start} to {end}", start=start, end=end)
+        return self.bounds
+
+    def _aborted(self, offset: int, data: bytes | memoryview) -> Sequence[Aborted]:
+        if not data:
+            return ()
+        last = deque(batches(data), maxlen=1)[0]
+        return [Aborted(*found) for found in self.log.aborted(offset, last.next_offset)]
+
+    # Waiting
+
+    def watch(self, waiter: Waiter) -> None:
+        """Call the waiter whenever `end` moves, or with it `stable_end`, and when the partition breaks, shrinks or goes."""
+        self._waiters[waiter] = None
+
+    def unwatch(self, waiter: Waiter) -> None:
+        self._waiters.pop(waiter, None)
+
+    def _advance(self, end: int) -> None:
+        if end <= self._end:
+            return
+        added, self._unsynced_bytes = self._unsynced_bytes, 0
+        self._end = end
+        if self.log.producers.first_unstable_offset(end) is not None:
+            self._held_bytes += added
+        elif self._held_bytes:
+            added, self._held_bytes = added + self._held_bytes, 0
+        self._wake(added)
+
+    def _wake(self, added: int) -> None:
+        for waiter in tuple(self._waiters):
+            waiter.advanced(self, added)
+
+    # The syncer's side
+
+    def sync(self) -> int:
+        """In a worker thread: make what is written durable."""
+        if self._settle is not None:
+            self._settle()
+            self._settle = None
+        return self.log.sync()
+
+    def synced(self, offset: int) -> None:
+        self.log.mark_synced(offset)
+        self._advance(offset)
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= offset:
+            _, future = waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def sync_failed(self, error: Exception) -> None:
+        reason = f"{self.at}: the disk could not make it durable: {error}; no more is written until the broker restarts"
+        _log.error("sync failed", partition=str(self.at), reason=str(error))
+        self._refuse(lambda: StorageFailed(reason))
+
+    # Changes from above
+
+    def alter(self, config: TopicConfig) -> None:
+        """Take new settings of the topic."""
+        self.config = self.log.config = config
+        self._intake = Intake(config)
+        self._mode = config.durability.mode
+        if self._mode == "fsync":
+            if self.log.synced_offset < self.log.end_offset:
+                self._syncer.soon(self)
+        else:
+            self._advance(self.log.end_offset)
+
+    def trim(self, before: int) -> int:
+        """Delete what lies below `before`; return the new start offset."""
+        self._check_here()
+        if not 0 <= before <= self._end:
+            start, end = self.log.start_offset, self._end
+            raise OffsetOutOfRange(
+                f"{self.at}: cannot delete up to {before}; it holds {start} to {end}", start=start, end=end
+            )
+        if before > self.log.start_offset:
+            self.log.trim(before)
+            self._wake(0)
+        return self.log.start_offset
+
+    def retire(self, refusal: Callable[[], LevadaError]) -> None:
+        """The partition is going away: everything is refused from now on, and whoever waits is told."""
+        self._gone = True
+        self._refuse(refusal)
+
+    def _refuse(self, refusal: Callable[[], LevadaError]) -> None:
+        self._refusal = refusal
+        waiting, self._waiting = self._waiting, deque()
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(refusal())
+        self._wake(0)
+
+    def _check_here(self) -> None:
+        if self._gone and self._refusal is not None:
+            raise self._refusal()
+
+    # Damage
+
+    def found_damage(self) -> None:
+        """A read met bytes that are not what was written."""
+        if self.log.damage is not None and self._refusal is None:
+            self._report_damage(self.log.damage)
+
+    def _report_damage(self, damage: Damage) -> None:
+        _log.error(
+            "log damaged", partition=str(self.at), file=damage.file, position=damage.position, reason=damage.reason
+        )
+        message = f"{self.at}: {damage}; it takes no writes"
+        self._refuse(lambda: DamagedLog(message, file=damage.file, position=damage.position))
