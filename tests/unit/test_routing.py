@@ -20,7 +20,9 @@ from levada.routing import ROUTERS, fnv1a64, murmur2, partition_for
         (12, b"user:1", 3),
     ],
 )
-def test_fnv1a64_sends_the_keys_of_the_contract_to_their_partitions(partitions: int, key: bytes, partition: int) -> None:
+def test_fnv1a64_sends_the_keys_of_the_contract_to_their_partitions(
+    partitions: int, key: bytes, partition: int
+) -> None:
     assert partition_for(key, "fnv1a64", partitions) == partition
 
 

@@ -1,7 +1,7 @@
 """The codecs of a batch's records, as every Kafka client writes and reads them.
 
 - gzip and zstd: their ordinary frames.
-- lz4: the frame format. Written with independent blocks and no checksums, because Java's reader takes nothing else.
+- lz4: the frame format. Written with independent blocks, because Java's reader takes no others.
 - snappy: written in xerial's framing (16-byte header, then int32 length | raw block of at most 32 KiB, repeated), as
   Java does; read in that and as one raw block, as librdkafka writes it.
 
