@@ -23,7 +23,9 @@ END_S = 20.0
 
 def name_of(error: Exception) -> str | None:
     message = getattr(error, "message", None)
-    return str(message) if isinstance(error, KafkaError) and message else None
+    if not isinstance(error, KafkaError) or not message:
+        return None
+    return {"MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE"}.get(message, str(message))
 
 
 def refuse(code: int, message: str | None) -> None:

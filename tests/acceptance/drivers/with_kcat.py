@@ -20,7 +20,7 @@ from typing import Any
 from loop import Failed, data, serve, text
 
 #: Between fields and records, because values hold newlines and every other likely byte.
-FIELD, RECORD = b"\x01\x02\x03", b"\x04\x05\x06"
+FIELD, RECORD = b"\x01\x1f\x01", b"\x04\x1e\x04"
 #: One line of JSON for the place, then key and value framed by their lengths: binary-safe. Headers come with the place.
 FORMAT = "%p %o %T %K %S %h\x02\x03\x01%k%s\x02\x03\x01\n"
 RUN_S = 30.0

@@ -35,13 +35,18 @@ from loop import data, seen, serve
 
 CLIENT = {"broker.address.family": "v4", "log_level": "3", "reconnect.backoff.ms": "20", "retry.backoff.ms": "20"}
 END_S = 20.0
+KAFKA_NAMES = {
+    "UNKNOWN_TOPIC_OR_PART": "UNKNOWN_TOPIC_OR_PARTITION",
+    "MSG_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE",
+    "_AUTO_OFFSET_RESET": "OFFSET_OUT_OF_RANGE",
+}
 
 
 def name_of(error: Exception) -> str | None:
     inner = error.args[0] if isinstance(error, KafkaException) and error.args else None
     if not isinstance(inner, KafkaError):
         return None
-    return {"UNKNOWN_TOPIC_OR_PART": "UNKNOWN_TOPIC_OR_PARTITION"}.get(inner.name(), inner.name())
+    return KAFKA_NAMES.get(inner.name(), inner.name())
 
 
 def record(message: Message) -> dict[str, Any]:
@@ -120,7 +125,7 @@ class Calls:
         return sorted(self.admin(at).list_topics(topic, timeout=10).topics[topic].partitions)
 
     def consume(self, at: str, topic: str, start: dict[str, int] | None, committed: bool) -> list[Any]:
-        first = {index: 0 for index in self.partitions(at, topic)} if start is None else start
+        first = dict.fromkeys(self.partitions(at, topic), 0) if start is None else start
         config = {**CLIENT, "bootstrap.servers": at, "group.id": "unused", "enable.auto.commit": False}
         config |= {"enable.partition.eof": True, "auto.offset.reset": "error" if start else "earliest"}
         config |= {"isolation.level": "read_committed" if committed else "read_uncommitted", "fetch.wait.max.ms": 50}
