@@ -7,7 +7,7 @@ for one that is stored and wrong for one that is sent (`Batch.check` refuses it,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from levada.records.batch import (
     CODEC_MASK,
@@ -32,13 +32,17 @@ def keep(batch: Batch, wanted: Callable[[Record], bool], *, delete_horizon_ms: i
     records = [record for record in read(batch) if wanted(record)]
     if not records:
         return None
-    sets_horizon = delete_horizon_ms is not None and batch.delete_horizon_ms is None
-    if len(records) == batch.record_count and not sets_horizon:
+    if len(records) == batch.record_count and (delete_horizon_ms is None or batch.delete_horizon_ms is not None):
         return bytearray(batch.view)
-    horizon_ms = delete_horizon_ms if sets_horizon else batch.delete_horizon_ms
+    return with_records(batch, records, delete_horizon_ms=delete_horizon_ms)
+
+
+def with_records(batch: Batch, records: Sequence[Record], *, delete_horizon_ms: int | None = None) -> bytearray:
+    """The batch with these of its records, at least one, and the delete horizon it had or else the one given."""
+    horizon_ms = delete_horizon_ms if batch.delete_horizon_ms is None else batch.delete_horizon_ms
     return assemble(
         records,
-        attributes=batch.attributes | (DELETE_HORIZON if sets_horizon else 0),
+        attributes=batch.attributes | (0 if horizon_ms is None else DELETE_HORIZON),
         base_offset=batch.base_offset,
         base_timestamp=records[0].timestamp_ms if horizon_ms is None else horizon_ms,
         max_timestamp=max(record.timestamp_ms for record in records),
