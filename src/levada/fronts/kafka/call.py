@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from levada.config import MiB
+from levada.fronts.kafka.budget import Budget
 
 if TYPE_CHECKING:
     from levada.broker.groups import GroupCoordinator
     from levada.config import BrokerConfig
     from levada.engine.embedded.engine import EmbeddedEngine
+
+
+class Kept:
+    """Answers that are the same until a topic changes, by kind; of `view.version` alone, and not many."""
+
+    _kinds_max = 32
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._bodies: dict[object, bytes] = {}
+
+    def get(self, kind: object, version: int) -> bytes | None:
+        return self._bodies.get(kind) if version == self._version else None
+
+    def put(self, kind: object, version: int, body: bytes) -> None:
+        if version != self._version or len(self._bodies) >= self._kinds_max:
+            self._bodies.clear()
+        self._version = version
+        self._bodies[kind] = body
 
 
 @dataclass(slots=True)
@@ -23,6 +45,10 @@ class Node:
     #: The advertised address, known once the listener is bound.
     host: str = ""
     port: int = 0
+    #: What is held in memory for clients.
+    budget: Budget = field(default_factory=lambda: Budget(256 * MiB))
+
+    kept: Kept = field(default_factory=Kept)
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -1,0 +1,297 @@
+"""One client's connection: frames in, answers out, in the order they were asked for.
+
+- All frames that a read brought are begun, and what can be answered at once leaves in one write.
+- Many requests may be in flight: each is begun when it arrives, so appends happen in arrival order. A handler that has
+  to wait in the middle (`exclusive`) is finished before the next request is begun, as Kafka does for every request.
+- The connection is bounded: no request is begun while the client does not read its answers, while too many are in flight,
+  or while the broker holds too many bytes; then the socket is not read either.
+- Bytes that are no request close the connection, with one line in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+from levada.config import KiB, MiB
+from levada.errors import MalformedFrame
+from levada.fronts.kafka import notice
+from levada.fronts.kafka.inbox import Inbox
+from levada.fronts.kafka.reply import Buffer, Frame, HangUp, Later
+
+if TYPE_CHECKING:
+    from levada.fronts.kafka.call import Node
+    from levada.fronts.kafka.listener import Listener
+
+#: Requests of one connection that are begun and not answered.
+IN_FLIGHT_MAX: Final = 1000
+#: Finished answers that wait for earlier ones, or for the client to read.
+UNSENT_BYTES_MAX: Final = MiB
+#: Below this it is cheaper to join buffers than to have the kernel gather them.
+JOIN_BYTES_MAX: Final = 32 * KiB
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket."""
+
+    __slots__ = (
+        "_charged_bytes",
+        "_choked",
+        "_exclusive",
+        "_finishing",
+        "_host",
+        "_inbox",
+        "_line",
+        "_listener",
+        "_node",
+        "_out",
+        "_reported_bytes",
+        "_scheduled",
+        "_serve",
+        "_transport",
+        "_unsent_bytes",
+        "_waits_for_memory",
+        "client",
+        "idle_rounds",
+    )
+
+    _transport: asyncio.Transport
+    _node: Node
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._serve = listener.dispatcher.serve
+        self._inbox = Inbox(listener.scratch, listener.buffers, listener.frame_bytes_max)
+        #: Requests in flight, and finished answers behind them.
+        self._line: deque[Frame | Later] = deque()
+        #: What the next write takes along.
+        self._out: list[Buffer] = []
+        #: Finished answers in `_line`, and how much of them the budget knows of.
+        self._unsent_bytes = 0
+        self._reported_bytes = 0
+        #: What the budget has granted for frames that are being received.
+        self._charged_bytes = 0
+        self._exclusive = False
+        self._choked = False
+        self._waits_for_memory = False
+        self._finishing = False
+        self._scheduled = False
+        self._host = self.client = ""
+        #: How often the sweep came by since the last bytes did.
+        self.idle_rounds = 0
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = self._transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX, low=0)
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        self._host = peer[0]
+        self.client = f"{peer[0]}:{peer[1]}"
+        self._node = self._listener.node_at(transport.get_extra_info("sockname"))
+        reason = self._listener.admit(self)
+        if reason is not None:
+            self._hang_up(reason)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inbox.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.idle_rounds = 0
+        self._inbox.received(nbytes)
+        self._work()
+
+    def pause_writing(self) -> None:
+        self._choked = True
+
+    def resume_writing(self) -> None:
+        self._choked = False
+        self._schedule()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._listener.forget(self)
+        for answer in self._line:
+            if isinstance(answer, Later):
+                answer.drop()
+        self._line.clear()
+        self._out.clear()
+        self._unsent_bytes = 0
+        self._choked = False
+        self._inbox.close()
+        self._report()
+        if self._waits_for_memory:
+            self._listener.budget.forget(self._granted)
+        else:
+            self._listener.budget.give(self._charged_bytes)
+
+    # What the listener calls.
+
+    def sweep(self, idle_rounds_max: int) -> None:
+        """Close the connection if nothing has come for so many rounds."""
+        self.idle_rounds += 1
+        if self.idle_rounds <= idle_rounds_max:
+            return
+        if self._transport.is_closing():
+            self._transport.abort()
+        elif self._choked:
+            notice.closed(self.client, "it has not read its answers for connections.max.idle.ms")
+            self._transport.abort()
+        elif not self._line:
+            self._transport.close()
+
+    def finish(self) -> None:
+        """Begin no more requests; close when those in flight are answered."""
+        self._finishing = True
+        for answer in tuple(self._line):
+            if isinstance(answer, Later):
+                answer.hurry()
+        self._schedule()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    # Requests.
+
+    def _work(self) -> None:
+        """Begin the requests that are here, as far as we may, and answer with one write."""
+        take, serve, line, out = self._inbox.take, self._serve, self._line, self._out
+        try:
+            while not self._blocked():
+                frame = take()
+                if frame is None:
+                    break
+                answer = serve(frame, self._node, self._host)
+                if answer is None:
+                    continue
+                if not line and type(answer) is bytes:
+                    out.append(answer)
+                else:
+                    self._queue(answer)
+        except (MalformedFrame, HangUp) as cause:
+            self._hang_up(cause)
+            return
+        self._flush()
+        self._inbox.settle()
+        self._regulate()
+
+    def _blocked(self) -> bool:
+        """May no request be begun now?"""
+        return (
+            self._exclusive
+            or self._choked
+            or self._finishing
+            or self._unsent_bytes > UNSENT_BYTES_MAX
+            or len(self._line) >= IN_FLIGHT_MAX
+        )
+
+    def _queue(self, answer: Frame | Later) -> None:
+        if isinstance(answer, Later):
+            answer.notify = self._ready
+            self._exclusive = answer.exclusive
+            self._line.append(answer)
+        elif self._line:
+            self._unsent_bytes += _size(answer)
+            self._line.append(answer)
+        else:
+            self._out.extend([answer] if isinstance(answer, bytes) else answer)
+            # At once: what the client does not read must be known before the next request is begun.
+            self._flush()
+
+    def _ready(self, later: Later) -> None:
+        """An answer came. It leaves with all others that come in this turn of the loop."""
+        if later.reason is not None:
+            self._hang_up(later.reason)
+            return
+        if later.exclusive:
+            self._exclusive = False
+        assert later.frame is not None
+        self._unsent_bytes += _size(later.frame)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._listener.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Send what has become ready, then begin what had to wait."""
+        self._scheduled = False
+        if self._transport.is_closing():
+            return
+        self._flush()
+        if self._inbox.unread and not self._blocked():
+            self._work()
+        else:
+            self._regulate()
+        if self._finishing and not self._line and not self._choked:
+            self._transport.close()
+
+    # Answers.
+
+    def _flush(self) -> None:
+        """Write what is finished at the head of the line."""
+        line, out = self._line, self._out
+        while line:
+            head = line[0]
+            frame = head.frame if isinstance(head, Later) else head
+            if frame is None:
+                break
+            line.popleft()
+            self._unsent_bytes -= _size(frame)
+            if isinstance(frame, bytes):
+                out.append(frame)
+            else:
+                out.extend(frame)
+        if not out:
+            return
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif sum(map(len, out)) <= JOIN_BYTES_MAX:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+        out.clear()
+
+    def _hang_up(self, cause: Exception) -> None:
+        """Close the connection, because of what it sent. Answers that are finished still leave."""
+        notice.closed(self.client, cause)
+        if not self._transport.is_closing():
+            self._flush()
+            self._transport.close()
+
+    # Bounds.
+
+    def _regulate(self) -> None:
+        """Read the socket only while what it brings can be used."""
+        self._charge()
+        self._report()
+        if self._choked or self._waits_for_memory or (self._inbox.unread and self._blocked()):
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _charge(self) -> None:
+        """Have the frame that is being received counted; where the broker holds too much, wait."""
+        held = self._inbox.held_bytes
+        if held == self._charged_bytes or self._waits_for_memory:
+            return
+        budget = self._listener.budget
+        budget.give(self._charged_bytes)
+        self._charged_bytes = held
+        if held:
+            self._waits_for_memory = not budget.take(held, self._granted)
+
+    def _granted(self) -> None:
+        self._waits_for_memory = False
+        self._schedule()
+
+    def _report(self) -> None:
+        """Have answers counted that could not be sent yet."""
+        unsent = self._unsent_bytes + (self._transport.get_write_buffer_size() if self._choked else 0)
+        self._listener.budget.unsent_bytes += unsent - self._reported_bytes
+        self._reported_bytes = unsent
+
+
+def _size(frame: Frame) -> int:
+    return len(frame) if isinstance(frame, bytes) else sum(map(len, frame))

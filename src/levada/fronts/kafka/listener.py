@@ -1,0 +1,123 @@
+"""The Kafka port: accepts connections, knows those that are open, closes idle ones.
+
+Clients are told to connect to `kafka_advertised` where that is set, else to the bound address; where that is a wildcard
+(0.0.0.0, ::), to the address the client itself has reached us at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from levada.config import split_listener
+from levada.fronts.kafka.budget import Budget
+from levada.fronts.kafka.connection import Connection
+from levada.fronts.kafka.dispatch import Dispatcher
+from levada.fronts.kafka.inbox import SCRATCH_BYTES, Buffers
+from levada.fronts.kafka.reply import HangUp
+
+if TYPE_CHECKING:
+    from levada.fronts.kafka.call import Node
+
+#: An idle connection is closed at most a tenth of connections.max.idle.ms late.
+_ROUNDS: Final = 10
+_BACKLOG: Final = 1024
+_WILDCARDS: Final = ("", "0.0.0.0", "::")
+
+
+class Listener:
+    """Everything the connections of one port share."""
+
+    def __init__(self, node: Node) -> None:
+        config = node.config
+        self._node = node
+        self._nodes: dict[str, Node] = {}
+        self.loop = asyncio.get_running_loop()
+        self.dispatcher = Dispatcher()
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.buffers = Buffers()
+        self.frame_bytes_max = config.number("socket.request.max.bytes")
+        self.budget = node.budget = Budget(config.number("queued.max.request.bytes"))
+        self.connections: set[Connection] = set()
+        self._emptied = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Bind and accept. From here on the node knows its address."""
+        config = self._node.config
+        self._server = await self.loop.create_server(
+            lambda: Connection(self), config.host or None, config.kafka_port, backlog=_BACKLOG
+        )
+        host, port = self._server.sockets[0].getsockname()[:2]
+        if config.kafka_advertised:
+            self._node.host, self._node.port = split_listener(config.kafka_advertised)
+        else:
+            self._node.host, self._node.port = host, port
+        self._schedule_sweep()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where connections are accepted."""
+        assert self._server is not None, "start() first"
+        return [socket.getsockname()[:2] for socket in self._server.sockets]
+
+    def node_at(self, local: tuple[str, int] | None) -> Node:
+        """This broker as a client sees it that reached us at this address."""
+        if self._node.host not in _WILDCARDS or local is None:
+            return self._node
+        host = local[0].removeprefix("::ffff:")
+        if host not in self._nodes:
+            self._nodes[host] = replace(self._node, host=host)
+        return self._nodes[host]
+
+    def admit(self, connection: Connection) -> HangUp | None:
+        """Count a new connection in, or say why not."""
+        limit = self._node.config.number("max.connections")
+        if len(self.connections) >= limit:
+            return HangUp(f"max.connections={limit} are open")
+        self.connections.add(connection)
+        self._emptied.clear()
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._emptied.set()
+
+    def _schedule_sweep(self) -> None:
+        idle_ms = self._node.config.number("connections.max.idle.ms")
+        if idle_ms > 0:
+            self._sweep = self.loop.call_later(idle_ms / 1000 / _ROUNDS, self._close_idle)
+
+    def _close_idle(self) -> None:
+        for connection in tuple(self.connections):
+            connection.sweep(_ROUNDS)
+        self.buffers.clear()
+        self._schedule_sweep()
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept no more, answer what is in flight, close. Within the grace time, by force after it."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        if self._server is not None:
+            self._server.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._finish()
+        for connection in tuple(self.connections):
+            connection.abort()
+        for task in self.dispatcher.tasks:
+            task.cancel()
+        # One turn for the transports to let go of their sockets.
+        await asyncio.sleep(0)
+
+    async def _finish(self) -> None:
+        for connection in tuple(self.connections):
+            connection.finish()
+        if self.connections:
+            await self._emptied.wait()
+        if self.dispatcher.tasks:
+            await asyncio.wait(self.dispatcher.tasks)

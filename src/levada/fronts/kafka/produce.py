@@ -1,0 +1,195 @@
+"""Produce, versions 3–13; 0–2 are advertised and refused (KAFKA-18659).
+
+- The records are looked at, stamped and written where they were received; nothing is copied.
+- Each partition succeeds or fails on its own. Exactly one batch per partition.
+- acks 1 and −1 are answered when every partition is as durable as its topic says, or at the request's timeout; acks 0 is
+  never answered, and closes the connection when something was refused, as in Kafka: the client learns of it no other way.
+- A repeat of a producer's batch is answered with the first one's offset.
+- A transactional batch is written only once its partition is part of the transaction: up to version 11 the client has
+  added it, from 12 on (KIP-890) it is added here, which waits for the transaction log once per partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from struct import Struct
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from levada.broker.topics import BOOKKEEPING_TOPICS
+from levada.engine.embedded.partition import Partition
+from levada.errors import (
+    InvalidRecord,
+    InvalidTopicName,
+    LevadaError,
+    TimedOut,
+    UnsupportedCompression,
+)
+from levada.fronts.kafka import notice
+from levada.fronts.kafka.call import Call
+from levada.fronts.kafka.codes import NONE, UNSUPPORTED_VERSION, code_of
+from levada.fronts.kafka.reply import Body, HangUp, Later
+from levada.records.batch import Batch
+from levada.records.compression import CODECS
+from levada.wire.produce import Produced, ProduceRequest, read_request, write_response
+
+_INVALID_REQUIRED_ACKS: Final = 21
+_OLDEST: Final = 3
+#: From this version on records may be compressed with zstd.
+_ZSTD_FROM: Final = 7
+_ZSTD: Final = CODECS["zstd"]
+
+#: The answers, topic by topic, as the wire takes them.
+Rows = list[tuple[str | UUID, list[Produced]]]
+
+
+def serve(body: memoryview, call: Call) -> Body | Later | None:
+    if call.version < _OLDEST:
+        return _refuse_version(body, call)
+    request = read_request(call.version, body)
+    if request.acks not in (-1, 0, 1):
+        return _refuse_acks(request, call)
+    return _append(request, call)
+
+
+class _Wait(NamedTuple):
+    """One partition that is written and not yet durable, and its place among the answers."""
+
+    topic: int
+    place: int
+    future: asyncio.Future[None]
+
+
+def _append(request: ProduceRequest, call: Call) -> Body | Later | None:
+    """Append everything, now. The answer waits for what is not durable yet."""
+    rows: Rows = []
+    waits: list[_Wait] = []
+    refusals: list[str] = []
+    for topic, partitions in request.topics:
+        row: list[Produced] = []
+        for index, records in partitions:
+            try:
+                partition = _partition(topic, index, call)
+                appended = partition.append(_batch(records, call.version))
+                future = partition.when_durable(appended.last_offset + 1)
+            except LevadaError as error:
+                refusals.append(f"{topic}-{index}: {error}")
+                row.append(_refused(index, error))
+                continue
+            if future is not None:
+                waits.append(_Wait(len(rows), len(row), future))
+            row.append(Produced(index, NONE, appended.base_offset, appended.timestamp_ms, appended.start_offset))
+        rows.append((topic, row))
+    return _answer(request, call, rows, waits, refusals)
+
+
+def _answer(
+    request: ProduceRequest, call: Call, rows: Rows, waits: list[_Wait], refusals: list[str]
+) -> Body | Later | None:
+    if refusals:
+        notice.refused(call, "Produce", "; ".join(refusals))
+        if request.acks == 0:
+            raise HangUp(f"Produce with acks=0 was refused: {refusals[0]}")
+    if request.acks == 0:
+        return None
+    if waits:
+        return Durable(call, rows, waits, request.timeout_ms)
+    return write_response(call.version, rows)
+
+
+def _partition(topic: str | UUID, index: int, call: Call) -> Partition:
+    engine = call.node.engine
+    partition = engine.partition_by_id(topic, index) if isinstance(topic, UUID) else engine.partition(topic, index)
+    if partition.at.topic in BOOKKEEPING_TOPICS:
+        raise InvalidTopicName(f"topic {partition.at.topic} is the broker's own bookkeeping and takes no records")
+    return partition
+
+
+def _batch(records: memoryview | None, version: int) -> Batch:
+    if records is None or not len(records):
+        raise InvalidRecord("there are no records; exactly one batch is expected")
+    batch = Batch(records)
+    if batch.size != len(records):
+        raise InvalidRecord(f"{len(records)} bytes of records hold more than one batch of {batch.size} bytes")
+    if version < _ZSTD_FROM and batch.codec == _ZSTD:
+        raise UnsupportedCompression(f"Produce version {version} takes no zstd; {_ZSTD_FROM} and later do")
+    return batch
+
+
+def _refused(index: int, error: LevadaError) -> Produced:
+    return Produced(index, code_of(error), error_message=str(error))
+
+
+class Durable(Later):
+    """An answer that waits until its partitions are durable: one count, no task."""
+
+    __slots__ = ("_open", "_rows", "_timer", "_waits")
+
+    def __init__(self, call: Call, rows: Rows, waits: list[_Wait], timeout_ms: int) -> None:
+        super().__init__(call)
+        self._rows = rows
+        self._waits = waits
+        self._open = len(waits)
+        self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._timed_out)
+        for wait in waits:
+            wait.future.add_done_callback(partial(self._done, wait))
+
+    def _done(self, wait: _Wait, future: asyncio.Future[None]) -> None:
+        if self.frame is not None:
+            return
+        error = future.exception()
+        if error is not None:
+            self._refuse(wait, error)
+        self._open -= 1
+        if not self._open:
+            self._timer.cancel()
+            self.answer(write_response(self.call.version, self._rows))
+
+    def _timed_out(self) -> None:
+        late = TimedOut("the records are written; they were not durable before the request's timeout")
+        for wait in self._waits:
+            if not wait.future.done():
+                self._refuse(wait, late)
+        self.answer(write_response(self.call.version, self._rows))
+
+    def _refuse(self, wait: _Wait, error: BaseException) -> None:
+        topic, row = self._rows[wait.topic]
+        notice.refused(self.call, "Produce", f"{topic}-{row[wait.place].partition}: {error}")
+        row[wait.place] = Produced(row[wait.place].partition, code_of(error), error_message=str(error))
+
+    def drop(self) -> None:
+        super().drop()
+        self.frame = b""
+        self._timer.cancel()
+
+
+def _refuse_acks(request: ProduceRequest, call: Call) -> Body:
+    notice.refused(call, "Produce", f"acks={request.acks}: must be -1, 0 or 1")
+    rows = [
+        (topic, [Produced(index, _INVALID_REQUIRED_ACKS) for index, _ in partitions])
+        for topic, partitions in request.topics
+    ]
+    return write_response(call.version, rows)
+
+
+_NULL_TRANSACTIONAL_ID: Final = b"\xff\xff"
+_COUNT: Final = Struct(">i")
+_NAME: Final = Struct(">h")
+_OLD_ROW: Final = (Struct(">ihq"), Struct(">ihq"), Struct(">ihqq"))
+
+
+def _refuse_version(body: memoryview, call: Call) -> bytes:
+    """Versions 0–2: as 3 without the transactional id. Each partition is answered with UNSUPPORTED_VERSION."""
+    request = read_request(_OLDEST, memoryview(_NULL_TRANSACTIONAL_ID + bytes(body)))
+    notice.refused(call, "Produce", f"version {call.version} is no longer spoken; {_OLDEST} and later are")
+    out = bytearray(_COUNT.pack(len(request.topics)))
+    row = _OLD_ROW[call.version]
+    for topic, partitions in request.topics:
+        name = str(topic).encode()
+        out += _NAME.pack(len(name)) + name + _COUNT.pack(len(partitions))
+        for index, _ in partitions:
+            out += row.pack(index, UNSUPPORTED_VERSION, -1, *([-1] if call.version == 2 else []))
+    if call.version >= 1:
+        out += _COUNT.pack(0)
+    return bytes(out)
