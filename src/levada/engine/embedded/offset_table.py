@@ -33,7 +33,7 @@ class Stored(NamedTuple):
 
 
 class Expiry(NamedTuple):
-    """When offsets are given up. `active(group, topic)`: members of the group may still read the topic."""
+    """When offsets are given up. `active(group, topic)`: the group uses its offsets in this topic, however old they are."""
 
     now_ms: int
     retention_ms: int
@@ -147,16 +147,11 @@ class OffsetTable:
             for group, held in self.offsets.items()
             if not group.startswith(OWN_PREFIX)
             for at, stored in held.items()
-            if self._is_old(group, stored, expiry)
-            and at not in self.holders.get(group, ())
-            and not expiry.active(group, at.topic)
+            if _is_old(stored, expiry) and at not in self.holders.get(group, ()) and not expiry.active(group, at.topic)
         ]
 
-    def _is_old(self, group: str, stored: Stored, expiry: Expiry) -> bool:
-        if stored.expire_ms != -1:
-            return expiry.now_ms >= stored.expire_ms
-        since_ms = stored.committed.commit_ms
-        snapshot = self.snapshots.get(group)
-        if snapshot is not None and not snapshot.members:
-            since_ms = max(since_ms, snapshot.since_ms)
-        return expiry.now_ms - since_ms >= expiry.retention_ms
+
+def _is_old(stored: Stored, expiry: Expiry) -> bool:
+    if stored.expire_ms != -1:
+        return expiry.now_ms >= stored.expire_ms
+    return expiry.now_ms - stored.committed.commit_ms >= expiry.retention_ms

@@ -178,12 +178,11 @@ class OffsetStore:
         return self._remove(self._table.keys_in(topic))
 
     def expire(self, now_ms: int, retention_ms: int, active: Callable[[str, str], bool]) -> Expired:
-        """Forget offsets nobody has used for `retention_ms`, as Kafka does.
+        """Forget offsets whose last commit is `retention_ms` ago, unless the group still uses them.
 
-        `active(group, topic)` says that members of the group may still read the topic: such offsets stay. The time runs
-        from the last commit or, where that is later, from when the group lost its last member. (Kafka counts from
-        the latter alone, and so may expire what was just committed for an empty group.) Offsets with a time of their
-        own expire then. Offsets held by an open transaction, and all of groups named `__levada.*`, stay.
+        `active(group, topic)` says so: members may read the topic, or the last one left less than the retention ago.
+        (Kafka counts from the latter alone, and so may expire what was just committed for an empty group.) Offsets with
+        a time of their own expire then. Offsets held by an open transaction, and all of groups named `__levada.*`, stay.
         """
         self._flush()
         expired = self._table.expired(Expiry(now_ms, retention_ms, active))

@@ -113,6 +113,10 @@ class Transaction:
             return None
         return self.start_ms + self.timeout_ms
 
+    def is_idle(self, now_ms: int, expiration_ms: int) -> bool:
+        """Whether nothing has been heard of the id for so long that it is to be forgotten."""
+        return self.state in _RESTING and self.update_ms <= now_ms - expiration_ms
+
     def successor(self) -> tuple[int, int]:
         """Producer id and epoch the producer goes on with when the prepared end is complete."""
         if self.client_version >= TV2 and self.next_producer_id != NO_PRODUCER:
