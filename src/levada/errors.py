@@ -329,9 +329,11 @@ class ConnectionLost(ClientError):
 class BrokerRefused(ClientError):
     """The broker answered with an error code."""
 
-    def __init__(self, message: str | None = None, *, code: int = -1) -> None:
+    def __init__(self, message: str | None = None, *, code: int = -1, name: str = "UNKNOWN_SERVER_ERROR") -> None:
         super().__init__(message)
         self.code = code
+        #: Kafka's name of the code.
+        self.name = name
 
 
 def all_errors(root: type[LevadaError] = LevadaError) -> Iterator[type[LevadaError]]:

@@ -1,0 +1,59 @@
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levada.errors import MalformedFrame
+from levada.wire.framing import Framer, frame
+
+bodies = st.lists(st.binary(max_size=60), max_size=12)
+
+
+@given(bodies, st.lists(st.integers(1, 50)))
+def test_framing_does_not_depend_on_how_tcp_cut_the_bytes(bodies, cuts):
+    stream = b"".join(b"".join(frame([body])) for body in bodies)
+    framer, found = Framer(60), []
+    for cut in [*cuts, len(stream)]:
+        found += [bytes(one) for one in framer.feed(stream[:cut])]
+        stream = stream[cut:]
+    found += [bytes(one) for one in framer.feed(stream)]
+    assert found == bodies
+    assert framer.pending_bytes == 0
+
+
+@given(bodies)
+def test_a_frame_may_be_kept_while_more_arrive(bodies):
+    framer, kept = Framer(60), []
+    for body in bodies:
+        data = b"".join(frame([body]))
+        kept += framer.feed(data[:3])
+        kept += framer.feed(data[3:])
+    assert kept == bodies
+
+
+@pytest.mark.parametrize("size", [-1, 101, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("cut", [1, 4, 8])
+def test_a_size_outside_the_limit_is_malformed_as_soon_as_it_is_read(size, cut):
+    data = struct.pack(">i", size) + b"more"
+    framer = Framer(100)
+    with pytest.raises(MalformedFrame, match=str(size)):
+        for start in range(0, len(data), cut):
+            list(framer.feed(data[start : start + cut]))
+
+
+def test_the_largest_allowed_frame_passes():
+    assert [len(one) for one in Framer(100).feed(b"".join(frame([bytes(100)])))] == [100]
+
+
+def test_what_is_left_of_a_cut_stream_is_counted():
+    framer = Framer(100)
+    assert list(framer.feed(b"\0\0\0\x05abc")) == []
+    assert framer.pending_bytes == 7
+
+
+def test_a_frame_names_its_parts_without_copying_them():
+    records = memoryview(b"r" * 1000)
+    parts = frame([b"head", records])
+    assert parts[0] == struct.pack(">i", 1004)
+    assert parts[2] is records
