@@ -1,0 +1,276 @@
+"""Compaction of one log: a round rewrites closed segments so that of each key only the latest record is left.
+
+    plan(…)            on the loop: is a round due, and over which segments?
+    compaction.run()   in a worker thread: reads closed segments, writes their successors, makes them durable
+    log.install(…)     on the loop: puts the successors in place; nothing here waits for the disk
+
+Below the *first dirty offset* the log was compacted before. A round learns the latest offset of each key from there up to
+the first segment that may not be touched: the active one, one with an open transaction or younger than
+`min.compaction.lag.ms`. Then it passes over everything below, and what `Cleaner` keeps goes into new segments;
+neighbours that became small become one.
+
+A stop at any moment leaves either the old segments or the new ones. In this order, each durable before the next:
+
+1. `<base>.log.cleaned`, with `.index` `.timeindex` `.txnindex`, is written. Found after a crash, it is removed.
+2. It is renamed to `.swap`. Found after a crash, the swap is carried out.
+3. `cleaner-offset-checkpoint` says how far the log is compacted, since from now on it may have gaps. Whoever carries out a
+   swap after a crash writes it too: at least the end of what is swapped in, and more than its base offset.
+4. `install`: the segments that were replaced go, `.swap` becomes the segment.
+"""
+
+from __future__ import annotations
+
+import os.path
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise, takewhile
+
+from levada.config import TopicConfig
+from levada.errors import DamagedLog, StorageFailed, StorageFull
+from levada.log import directory
+from levada.log.aborted import AbortedIndex, AbortedTransaction
+from levada.log.cleaner import KEYS_MAX, Cleaner, LatestOffsets, TransactionsPassed, last_records
+from levada.log.disk import Disk
+from levada.log.producers import Producers
+from levada.log.scan import Unreadable, whole_batches
+from levada.log.segment import NO_ROOM, Segment
+from levada.log.successor import CLEANED, SWAP, Rewritten, Room, Successor
+from levada.records.batch import Batch
+from levada.records.read import read
+
+
+def plan(
+    *,
+    disk: Disk,
+    path: str,
+    config: TopicConfig,
+    segments: Sequence[Segment],
+    start_offset: int,
+    first_dirty_offset: int,
+    stable_end: int,
+    producers: Producers,
+    now_ms: int,
+    keys_max: int = KEYS_MAX,
+) -> Compaction | None:
+    """A round of compaction if one is due, as Kafka has it; None otherwise.
+
+    `segments` are all of the log's, the active one last. `stable_end`: the end of what is visible and decided.
+    """
+    first_dirty_offset = max(first_dirty_offset, start_offset)
+    closed = list(_closed(segments, stable_end))
+    dirty = [segment for segment, end in closed if end > first_dirty_offset]
+    if config.min_compaction_lag_ms > 0:
+        youngest_ms = now_ms - config.min_compaction_lag_ms
+        dirty = list(takewhile(lambda segment: segment.largest_timestamp()[0] <= youngest_ms, dirty))
+    if not dirty:
+        return None
+    dirty_bytes = sum(segment.size for segment in dirty)
+    clean_bytes = sum(segment.size for segment, end in closed if end <= first_dirty_offset)
+    is_filthy = dirty_bytes > config.min_cleanable_dirty_ratio * (clean_bytes + dirty_bytes)
+    if not is_filthy and not _overdue(dirty, config, now_ms):
+        return None
+    ends = dict(closed)
+    return Compaction(
+        disk=disk,
+        path=path,
+        config=config,
+        segments=[segment for segment, end in closed if end <= ends[dirty[-1]]],
+        all_segments=list(segments),
+        first_dirty_offset=first_dirty_offset,
+        end_offset=ends[dirty[-1]],
+        producers=producers,
+        now_ms=now_ms,
+        keys_max=keys_max,
+    )
+
+
+def _closed(segments: Sequence[Segment], stable_end: int) -> Iterator[tuple[Segment, int]]:
+    """The segments that may be compacted, each with where the next one begins."""
+    for segment, following in pairwise(segments):
+        if following.base_offset > stable_end or segment.is_held:
+            return
+        yield segment, following.base_offset
+
+
+def _overdue(dirty: Sequence[Segment], config: TopicConfig, now_ms: int) -> bool:
+    """Whether something has waited for longer than max.compaction.lag.ms. Looks into the segments only if that is set."""
+    oldest_ms = now_ms - config.max_compaction_lag_ms
+    return oldest_ms > 0 and any(0 < segment.first_timestamp() < oldest_ms for segment in dirty)
+
+
+class Compaction:
+    """One round over one log. The log must not let go of a segment in it until the round is installed or has failed."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        path: str,
+        config: TopicConfig,
+        segments: list[Segment],
+        all_segments: list[Segment],
+        first_dirty_offset: int,
+        end_offset: int,
+        producers: Producers,
+        now_ms: int,
+        keys_max: int,
+    ) -> None:
+        self.segments = segments
+        #: Below this the log is compacted once the round is installed.
+        self.cleaned_to = first_dirty_offset
+        self.rewritten: list[Rewritten] = []
+        self._disk = disk
+        self._path = path
+        self._config = config
+        self._all_segments = all_segments
+        self._first_dirty_offset = first_dirty_offset
+        self._end_offset = end_offset
+        self._now_ms = now_ms
+        self._keys_max = keys_max
+        # Taken here, on the loop, where nobody writes meanwhile.
+        self._last_records = last_records(producers)
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Stop at the next batch, if it is not too late; from any thread."""
+        self._cancelled = True
+
+    def run(self) -> bool:
+        """The whole round, in a worker thread. True: install it. False: it was cancelled, and nothing has changed.
+
+        StorageFull, StorageFailed, DamagedLog: nothing has changed either.
+        """
+        try:
+            return self._run()
+        except Unreadable as broken:
+            raise DamagedLog(
+                f"compaction of {self._path} stopped: {broken.reason}", file=self._path, position=broken.position
+            ) from None
+        except OSError as reason:
+            kind = StorageFull if reason.errno in NO_ROOM else StorageFailed
+            raise kind(f"compaction of {self._path} stopped: {reason}") from reason
+
+    def _run(self) -> bool:
+        # What an earlier round left that failed; one that was decided has been installed by now.
+        self._remove(SWAP, CLEANED)
+        try:
+            latest, mapped_to = self._learn_keys()
+            cleaner = self._cleaner(latest, mapped_to)
+            below = [segment for segment in self.segments if segment.base_offset < mapped_to]
+            for group in self._groups(below):
+                rewritten = self._rewrite(group, cleaner)
+                if rewritten is not None:
+                    self.rewritten.append(rewritten)
+            self._decide(mapped_to)
+        except BaseException as reason:
+            self.rewritten.clear()
+            self._remove(SWAP, CLEANED)
+            if isinstance(reason, _Cancelled):
+                return False
+            raise
+        return True
+
+    def _decide(self, mapped_to: int) -> None:
+        """Once this is done it happens, now or at the next start."""
+        self._disk.fsync_dir(self._path)
+        for name in self._files(CLEANED):
+            self._disk.rename(name, name.removesuffix(CLEANED) + SWAP)
+        self._disk.fsync_dir(self._path)
+        directory.write_checkpoint(self._disk, self._path, directory.CLEANED_FILE, mapped_to)
+        self.cleaned_to = mapped_to
+
+    def _remove(self, *endings: str) -> None:
+        """A `.swap` that stays behind would be taken for a decision at the next start."""
+        names = self._files(*endings)
+        for name in names:
+            self._disk.unlink(name)
+        if names:
+            self._disk.fsync_dir(self._path)
+
+    def _files(self, *endings: str) -> list[str]:
+        return [os.path.join(self._path, name) for name in self._disk.listdir(self._path) if name.endswith(endings)]
+
+    # What is the latest of each key
+
+    def _learn_keys(self) -> tuple[LatestOffsets, int]:
+        """The latest offsets of the keys in the dirty part, and up to where it was read before there were too many."""
+        latest = LatestOffsets(self._keys_max)
+        transactions = TransactionsPassed(self._aborted())
+        for segment in self.segments:
+            for _, batch in self._batches(segment, self._first_dirty_offset):
+                if batch.last_offset < self._first_dirty_offset:
+                    continue
+                if latest.full:
+                    return latest, batch.base_offset
+                if not transactions.passes(batch) and not batch.is_control:
+                    for record in read(batch):
+                        if record.key is not None:
+                            latest.add(record.key, record.offset)
+        return latest, self._end_offset
+
+    def _batches(self, segment: Segment, offset: int = 0) -> Iterator[tuple[int, Batch]]:
+        position = segment.locate(offset)
+        for found in whole_batches(segment.opened().file, position, segment.size, segment.base_offset, dense=False):
+            if self._cancelled:
+                raise _Cancelled
+            yield found
+            # Reading records holds the interpreter: let the loop have it in between.
+            time.sleep(0)
+
+    def _aborted(self) -> list[AbortedTransaction]:
+        """All that overlap what is compacted; the marker of some may lie beyond."""
+        entries = chain.from_iterable(segment.aborted() for segment in self._all_segments)
+        return [entry for entry in entries if entry.first_offset < self._end_offset]
+
+    # What is left
+
+    def _cleaner(self, latest: LatestOffsets, mapped_to: int) -> Cleaner:
+        return Cleaner(
+            latest=latest,
+            mapped_to=mapped_to,
+            end_offset=self._end_offset,
+            transactions=TransactionsPassed(self._aborted()),
+            last_records=self._last_records,
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
+        )
+
+    def _groups(self, segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+        """Neighbours that fit into one segment, as they are now."""
+        group: list[Segment] = []
+        room = Room(self._config)
+        for segment, end in zip(segments, self._ends(segments), strict=True):
+            if group and not room.takes(segment, end - group[0].base_offset):
+                yield group
+                group, room = [], Room(self._config)
+            room.take(segment)
+            group.append(segment)
+        if group:
+            yield group
+
+    def _ends(self, segments: Sequence[Segment]) -> list[int]:
+        return [segment.base_offset for segment in segments[1:]] + [self._end_offset]
+
+    def _rewrite(self, group: Sequence[Segment], cleaner: Cleaner) -> Rewritten | None:
+        """The successor of these segments; None for a single one that stays as it is."""
+        cleaner.transactions.kept = []
+        successor = None if len(group) == 1 else Successor(self._disk, self._path, group[0], self._config)
+        for segment in group:
+            for position, batch in self._batches(segment):
+                kept = cleaner.clean(batch)
+                if successor is None:
+                    if kept is batch.view:
+                        continue
+                    successor = Successor(self._disk, self._path, group[0], self._config)
+                    successor.copy(segment, position)
+                if kept is not None:
+                    successor.append(kept)
+        if successor is None:
+            return None
+        aborted = AbortedIndex(cleaner.transactions.kept)
+        successor.finish(aborted)
+        return Rewritten(tuple(group), successor.base_offset, successor.size, aborted)
+
+
+class _Cancelled(Exception):
+    """The round is not wanted any more."""
