@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os.path
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise, takewhile
 
 from levada.config import TopicConfig
@@ -49,12 +49,14 @@ def plan(
     first_dirty_offset: int,
     stable_end: int,
     producers: Producers,
+    aborted_of: Callable[[Segment], AbortedIndex],
     now_ms: int,
     keys_max: int = KEYS_MAX,
 ) -> Compaction | None:
     """A round of compaction if one is due, as Kafka has it; None otherwise.
 
     `segments` are all of the log's, the active one last. `stable_end`: the end of what is visible and decided.
+    `aborted_of` gives a segment's aborted transactions, and builds them again if need be.
     """
     first_dirty_offset = max(first_dirty_offset, start_offset)
     closed = list(_closed(segments, stable_end))
@@ -79,6 +81,7 @@ def plan(
         first_dirty_offset=first_dirty_offset,
         end_offset=ends[dirty[-1]],
         producers=producers,
+        aborted_of=aborted_of,
         now_ms=now_ms,
         keys_max=keys_max,
     )
@@ -112,6 +115,7 @@ class Compaction:
         first_dirty_offset: int,
         end_offset: int,
         producers: Producers,
+        aborted_of: Callable[[Segment], AbortedIndex],
         now_ms: int,
         keys_max: int,
     ) -> None:
@@ -123,6 +127,7 @@ class Compaction:
         self._path = path
         self._config = config
         self._all_segments = all_segments
+        self._aborted_of = aborted_of
         self._first_dirty_offset = first_dirty_offset
         self._end_offset = end_offset
         self._now_ms = now_ms
@@ -219,7 +224,7 @@ class Compaction:
 
     def _aborted(self) -> list[AbortedTransaction]:
         """All that overlap what is compacted; the marker of some may lie beyond."""
-        entries = chain.from_iterable(segment.aborted() for segment in self._all_segments)
+        entries = chain.from_iterable(map(self._aborted_of, self._all_segments))
         return [entry for entry in entries if entry.first_offset < self._end_offset]
 
     # What is left
