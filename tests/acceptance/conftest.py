@@ -1,13 +1,8 @@
-"""Brokers and clients for the acceptance tests.
-
-`LEVADA_TEST_BROKER=kafka` runs every test that is not Levada's own against a real Apache Kafka instead: so we know that
-what is asked of Levada is what Kafka does. Default is `levada`, started as `levada up`.
-"""
+"""Brokers and clients for the acceptance tests. support.brokers says which broker that is, support.clients which clients."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,27 +11,9 @@ from pathlib import Path
 import pytest
 
 from support import clients
+from support.brokers import Broker, make_broker
 from support.driver import Client, Driver
-from support.kafka import KafkaBroker
-from support.levada import LevadaBroker
 from support.proxy import Proxy
-
-Broker = LevadaBroker | KafkaBroker
-
-KIND = os.environ.get("LEVADA_TEST_BROKER", "levada")
-#: Short waits, in both brokers' words.
-SETTINGS = {"group.min.session.timeout.ms": "1000"}
-KAFKA_SETTINGS = {"log.segment.delete.delay.ms": "200", "log.initial.task.delay.ms": "500"}
-LEVADA_SETTINGS = {"file.delete.delay.ms": "200"}
-
-levada_only = pytest.mark.skipif(KIND != "levada", reason="a promise of Levada's, not of Kafka's")
-
-
-def make_broker(home: Path, settings: dict[str, str] | None = None, *, advertised: str = "") -> Broker:
-    """A broker of the kind under test, not started yet."""
-    if KIND == "kafka":
-        return KafkaBroker(home, {**SETTINGS, **KAFKA_SETTINGS, **(settings or {})}, advertised=advertised)
-    return LevadaBroker(home, {**SETTINGS, **LEVADA_SETTINGS, **(settings or {})}, advertised=advertised)
 
 
 @pytest.fixture(scope="session")

@@ -120,11 +120,61 @@ def init_producer(raw: Raw, transactional_id: str | None = None, timeout_ms: int
         producer_id=-1,
         producer_epoch=-1,
     )
-    answer = wait_until(lambda: _unless_loading(raw.ask(request)), 20, "the coordinator has loaded")
+    answer = wait_until(lambda: unless_loading(raw.ask(request)), 20, "the coordinator has loaded")
     assert answer.error_code == 0, answer
     return answer.producer_id, answer.producer_epoch
 
 
-def _unless_loading(answer: Any) -> Any:
+def unless_loading(answer: Any) -> Any:
     """None for COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and CONCURRENT_TRANSACTIONS: ask again."""
     return None if answer.error_code in (14, 15, 51) else answer
+
+
+def add_partition(raw: Raw, transactional_id: str, producer_id: int, epoch: int, topic: str, partition: int) -> int:
+    """AddPartitionsToTxn v3 of one partition → its error code."""
+    module = schema("add_partitions_to_txn", 3)
+    request = module.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=epoch,
+        v3_and_below_topics=(module.AddPartitionsToTxnTopic(name=topic, partitions=(partition,)),),
+    )
+    answer = raw.ask(request)
+    return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+
+def add_offsets(raw: Raw, transactional_id: str, producer_id: int, epoch: int, group: str) -> int:
+    """AddOffsetsToTxn v3 → its error code."""
+    module = schema("add_offsets_to_txn", 3)
+    request = module.AddOffsetsToTxnRequest(
+        transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, group_id=group
+    )
+    return int(raw.ask(request).error_code)
+
+
+def txn_offset_commit(raw: Raw, transactional_id: str, producer_id: int, epoch: int, group: str, topic: str) -> int:
+    """TxnOffsetCommit v3 of one offset → its error code."""
+    module = schema("txn_offset_commit", 3)
+    offset = module.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_leader_epoch=-1, committed_metadata=None
+    )
+    request = module.TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        generation_id=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=(module.TxnOffsetCommitRequestTopic(name=topic, partitions=(offset,)),),
+    )
+    return int(raw.ask(request).topics[0].partitions[0].error_code)
+
+
+def end_transaction(raw: Raw, transactional_id: str, producer_id: int, epoch: int, *, commit: bool) -> int:
+    """EndTxn v3 → its error code."""
+    module = schema("end_txn", 3)
+    request = module.EndTxnRequest(
+        transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=commit
+    )
+    return int(raw.ask(request).error_code)

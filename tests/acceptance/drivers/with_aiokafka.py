@@ -15,9 +15,11 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError, for_code
 from loop import Failed, data, seen, serve
 
+ASSIGNORS = {"range": RangePartitionAssignor}
 END_S = 20.0
 
 
@@ -171,6 +173,8 @@ class Calls:
             config |= {"heartbeat_interval_ms": session_ms // 6, "auto_offset_reset": "earliest"}
             config |= {"enable_auto_commit": options.get("commit", True), "auto_commit_interval_ms": 100}
             config |= {"metadata_max_age_ms": 500, "rebalance_timeout_ms": 5000, "fetch_max_wait_ms": 50}
+            if options.get("assignor"):
+                config["partition_assignment_strategy"] = [ASSIGNORS[options["assignor"]]]
             consumer = AIOKafkaConsumer(topic, **config)
             await consumer.start()
             return Member(consumer)

@@ -83,14 +83,19 @@ class Member:
             self.output += piece
 
     def watch(self) -> None:
-        """kcat tells of its assignment on stderr: `% Group g rebalanced (memberid …): assigned: t [0], t [1]`."""
+        """Follow its assignment, which kcat tells on stderr in one of two ways, by the assignor:
+
+        % Group g rebalanced (memberid …): assigned: t [0], t [1]
+        % Group g rebalanced: incremental assignment of 2 partition(s) (memberid …): t [0], t [1]
+        """
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            _, found, places = line.decode().partition(": assigned: ")
-            if found:
-                self.assigned = {int(place.split("[")[1].rstrip("]\n")) for place in places.split(",") if "[" in place}
-            elif ": revoked: " in line.decode():
-                self.assigned = set()
+            said = line.decode()
+            if " rebalanced" not in said:
+                continue
+            indexes = {int(place.split("[")[1].rstrip("]\n")) for place in said.split(",") if " [" in place}
+            taken = ": assigned: " in said or "incremental assignment" in said
+            self.assigned = self.assigned | indexes if taken else self.assigned - indexes
 
 
 class Calls:
@@ -105,7 +110,7 @@ class Calls:
         if batch:
             options += ["-X", f"batch.num.messages={batch}"]
         for (partition, keyed, headers), kin in groupby(records, key=kind):
-            arguments = ["-P", "-t", topic, "-z", codec, *options, *shape(partition, keyed, json.loads(headers))]
+            arguments = ["-P", "-E", "-t", topic, "-z", codec, *options, *shape(partition, keyed, json.loads(headers))]
             kcat(at, *arguments, stdin=RECORD.join(line(fields, keyed) for fields in kin))
         return []  # kcat does not tell where records went
 
