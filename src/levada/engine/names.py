@@ -19,6 +19,8 @@ TOPICS: Final = "__levada.topics"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 
+#: What the engine itself keeps its state in; always one partition, never deleted.
+KEPT_TOPICS: Final = frozenset({TOPICS, CONSUMER_OFFSETS, TRANSACTION_STATE})
 #: Every topic whose records only Levada itself has reason to write.
 INTERNAL_TOPICS: Final = frozenset(
     {

@@ -70,7 +70,7 @@ class Bounds(NamedTuple):
 class Slice(NamedTuple):
     """Whole batches from one partition. The first may begin below the offset asked for: readers skip within it."""
 
-    batches: bytes | memoryview
+    batches: bytes | bytearray | memoryview
     bounds: Bounds
     aborted: Sequence[Aborted] = ()
 

@@ -74,6 +74,8 @@ class DataDir:
         self._meta = meta
         self._writing = threading.Lock()
         self._saved_unrecovered = dict(recovery_state.unrecovered)
+        #: Reserved with the start itself, so that the first producer does not wait for the disk.
+        self.first_producer_ids = range(meta.producer_id_next - PRODUCER_ID_BLOCK, meta.producer_id_next)
 
     @classmethod
     def open(
@@ -110,7 +112,13 @@ class DataDir:
                 f"{path} has topics but no {meta_file.FILE}; it was a Levada directory and is not whole"
             )
         disk.mkdir(str(path))
-        meta = Meta(cluster_id=meta_file.new_cluster_id(), node_id=node_id, boot_id=boot, clean=False)
+        meta = Meta(
+            cluster_id=meta_file.new_cluster_id(),
+            node_id=node_id,
+            boot_id=boot,
+            clean=False,
+            producer_id_next=PRODUCER_ID_BLOCK,
+        )
         disk.atomic_write(str(path / meta_file.FILE), meta.encode())
         disk.fsync_dir(str(path.parent))
         disk.mkdir(topics)
@@ -136,6 +144,7 @@ class DataDir:
             boot_id=boot,
             clean=False,
             broker_epoch=meta.broker_epoch + (0 if meta.clean else 1),
+            producer_id_next=meta.producer_id_next + PRODUCER_ID_BLOCK,
         )
         disk.atomic_write(str(path / meta_file.FILE), now.encode())
         return cls(path, disk, now, state, was_clean=meta.clean)

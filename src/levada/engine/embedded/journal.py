@@ -36,13 +36,35 @@ class Journal(Protocol):
 
 
 class PartitionJournal:
-    """A Journal over a partition of the embedded engine."""
+    """A Journal over a partition of the embedded engine, whose topic is made when something is first written.
 
-    def __init__(self, partition: Partition, now_ms: Callable[[], int]) -> None:
-        self.partition = partition
+    `place` gives the partition, making its topic if need be, and how far the registry must be durable for that to stay.
+    """
+
+    def __init__(
+        self,
+        place: Callable[[], tuple[Partition, int]],
+        *,
+        exists: Callable[[], bool],
+        now_ms: Callable[[], int],
+        registry: Journal | None = None,
+    ) -> None:
+        self._place = place
+        self._exists = exists
         self._now_ms = now_ms
+        self._registry = registry
+        self._registry_end = 0
+        self._partition: Partition | None = None
+
+    @property
+    def partition(self) -> Partition:
+        if self._partition is None:
+            self._partition, self._registry_end = self._place()
+        return self._partition
 
     def replay(self) -> Iterator[tuple[Batch, Iterator[Record]]]:
+        if not self._exists():
+            return
         log = self.partition.log
         offset, end = log.start_offset, log.end_offset
         while offset < end:
@@ -76,6 +98,8 @@ class PartitionJournal:
         return appended.last_offset + 1
 
     async def durable(self, end_offset: int) -> None:
+        if self._registry is not None and self._registry_end:
+            await self._registry.durable(self._registry_end)
         waiting = self.partition.when_durable(end_offset)
         if waiting is not None:
             await waiting

@@ -21,6 +21,7 @@ from levada.engine.embedded.intake import Intake
 from levada.engine.embedded.syncer import Syncer
 from levada.engine.port import Aborted, At, Bounds, Isolation, Slice
 from levada.errors import DamagedLog, LevadaError, OffsetOutOfRange, StorageFailed
+from levada.log.compaction import Compaction
 from levada.log.log import Log
 from levada.log.results import Appended, Damage, Found
 from levada.records.batch import Batch, batches
@@ -81,11 +82,20 @@ class Partition:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._refusal: Callable[[], LevadaError] | None = None
         self._gone = False
+        self._compaction: Compaction | None = None
+        self._compacting = asyncio.Lock()
+        #: The start offset is on disk too; who moves it waits for who does.
+        self._shrinking = asyncio.Lock()
         self.config = log.config
         self._intake = Intake(self.config)
         self._mode = self.config.durability.mode
         if log.damage is not None:
-            self._report_damage(log.damage)
+            self._break(log.damage)
+
+    @property
+    def is_gone(self) -> bool:
+        """True once its topic was deleted, or the broker is closing."""
+        return self._gone
 
     # How far it goes
 
@@ -134,6 +144,12 @@ class Partition:
         if not appended.duplicate:
             self._written(batch.size)
         return appended
+
+    def admit(self, batch: Batch) -> Batch:
+        """The batch as this topic would store it, or a refusal, without storing it."""
+        if self._refusal is not None:
+            raise self._refusal()
+        return self._intake.admit(batch, self._now_ms())
 
     def append_marker(self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int) -> Appended:
         """End the producer's transaction in this partition."""
@@ -198,13 +214,12 @@ class Partition:
     async def offset_at(self, timestamp_ms: int) -> Found | None:
         """The first visible record at or after this time."""
         self._check_here()
-        found = await self._workers(partial(self.log.offset_at, timestamp_ms))
-        return found if found is not None and found.offset < self._end else None
+        return await self._workers(partial(self.log.offset_at, timestamp_ms, self._end))
 
     async def max_timestamp(self) -> Found | None:
-        """The record with the latest timestamp."""
+        """The first visible record that has the latest timestamp."""
         self._check_here()
-        return await self._workers(self.log.max_timestamp)
+        return await self._workers(partial(self.log.max_timestamp, self._end))
 
     def _check_offset(self, offset: int) -> Bounds:
         self._check_here()
@@ -213,7 +228,7 @@ class Partition:
             raise OffsetOutOfRange(f"{self.at}: offset {offset} is not within {start} to {end}", start=start, end=end)
         return self.bounds
 
-    def _aborted(self, offset: int, data: bytes | memoryview) -> Sequence[Aborted]:
+    def _aborted(self, offset: int, data: bytes | bytearray | memoryview) -> Sequence[Aborted]:
         if not data:
             return ()
         last = deque(batches(data), maxlen=1)[0]
@@ -279,18 +294,58 @@ class Partition:
         else:
             self._advance(self.log.end_offset)
 
-    def trim(self, before: int) -> int:
-        """Delete what lies below `before`; return the new start offset."""
-        self._check_here()
-        if not 0 <= before <= self._end:
+    async def trim(self, before: int) -> int:
+        """Delete what lies below `before`; return the new start offset, which is durable then."""
+        async with self._shrinking:
+            self._check_here()
             start, end = self.log.start_offset, self._end
-            raise OffsetOutOfRange(
-                f"{self.at}: cannot delete up to {before}; it holds {start} to {end}", start=start, end=end
-            )
-        if before > self.log.start_offset:
-            self.log.trim(before)
-            self._wake(0)
-        return self.log.start_offset
+            if not 0 <= before <= end:
+                raise OffsetOutOfRange(
+                    f"{self.at}: cannot delete up to {before}; it holds {start} to {end}", start=start, end=end
+                )
+            if before > start:
+                await self._workers(partial(self.log.trim, before))
+                self._wake(0)
+            return self.log.start_offset
+
+    async def retain(self, floor: int | None) -> int:
+        """Delete what is older, or more, than the topic keeps, below `floor` alone; return the bytes freed."""
+        async with self._shrinking:
+            start = self.log.start_offset
+            freed = 0 if self._gone else self.log.retain(self._now_ms(), floor=floor)
+            if self.log.start_offset != start:
+                self._wake(0)
+            return freed
+
+    async def compact(self) -> None:
+        """Compact the log if that is due."""
+        compaction = self.log.compaction(self._now_ms())
+        if compaction is None:
+            return
+        async with self._compacting:
+            self._compaction = compaction
+            try:
+                if await self._workers(compaction.run) and not self._gone:
+                    self.log.install(compaction)
+            except DamagedLog:
+                self.found_damage()
+                raise
+            finally:
+                self._compaction = None
+
+    async def stop_compacting(self) -> None:
+        """End a compaction that is under way, changing nothing; wait until it has ended."""
+        if self._compaction is not None:
+            self._compaction.cancel()
+        async with self._compacting:
+            pass
+
+    def close(self) -> None:
+        """In a worker thread, with nobody writing: make all of it durable."""
+        if self._settle is not None:
+            self._settle()
+            self._settle = None
+        self.log.close()
 
     def retire(self, refusal: Callable[[], LevadaError]) -> None:
         """The partition is going away: everything is refused from now on, and whoever waits is told."""
@@ -314,11 +369,8 @@ class Partition:
     def found_damage(self) -> None:
         """A read met bytes that are not what was written."""
         if self.log.damage is not None and self._refusal is None:
-            self._report_damage(self.log.damage)
+            self._break(self.log.damage)
 
-    def _report_damage(self, damage: Damage) -> None:
-        _log.error(
-            "log damaged", partition=str(self.at), file=damage.file, position=damage.position, reason=damage.reason
-        )
+    def _break(self, damage: Damage) -> None:
         message = f"{self.at}: {damage}; it takes no writes"
         self._refuse(lambda: DamagedLog(message, file=damage.file, position=damage.position))

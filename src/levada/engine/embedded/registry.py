@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import UUID, uuid5
@@ -145,7 +145,7 @@ class Registry:
                 future.set_result(self.version)
 
 
-def with_settings(info: TopicInfo, changes: dict[str, str | None]) -> TopicInfo:
+def with_settings(info: TopicInfo, changes: Mapping[str, str | None]) -> TopicInfo:
     """The topic with settings set or, where None, unset."""
     settings = {**info.settings, **{name: value for name, value in changes.items() if value is not None}}
     return replace(

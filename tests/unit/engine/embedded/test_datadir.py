@@ -100,10 +100,11 @@ def test_a_checkpoint_that_cannot_be_read_costs_a_scan_and_nothing_else(tmp_path
 
 def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     data = open_dir(tmp_path)
-    first, second = data.reserve_producer_ids(), data.reserve_producer_ids()
-    after_crash = open_dir(tmp_path).reserve_producer_ids()
-    assert [len(block) for block in (first, second, after_crash)] == [1000, 1000, 1000]
-    assert not set(first) & set(second) and not set(after_crash) & {*first, *second}
+    blocks = [data.first_producer_ids, data.reserve_producer_ids(), data.reserve_producer_ids()]
+    crashed = open_dir(tmp_path)
+    blocks += [crashed.first_producer_ids, crashed.reserve_producer_ids()]
+    assert [len(block) for block in blocks] == [1000] * 5
+    assert len(set().union(*blocks)) == 5000
 
 
 def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:

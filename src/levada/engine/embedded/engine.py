@@ -1,0 +1,376 @@
+"""The embedded engine: this process keeps the log on its own disk.
+
+One data directory, one event loop, and the loop is the lock: a change is finished before the next `await`. Nothing but
+reading from the page cache and writing to it happens on the loop; whatever waits for the disk runs in worker threads.
+Changes go on to their end when the caller gives up: a client that hangs up does not leave a topic half made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+import structlog
+
+from levada.config import MINUTE_MS, BrokerConfig, TopicConfig
+from levada.engine.embedded.datadir import DataDir, DirectoryLock, raise_file_limit
+from levada.engine.embedded.housekeeping import CHECKPOINT_MS, PRODUCER_EXPIRY_MS, PURGE_MS, Timetable, Upkeep
+from levada.engine.embedded.journal import Journal, PartitionJournal
+from levada.engine.embedded.offsets import OffsetStore
+from levada.engine.embedded.owners import Owners, whole_batch
+from levada.engine.embedded.partition import Partition
+from levada.engine.embedded.partitions import Partitions
+from levada.engine.embedded.producer_ids import ProducerIds
+from levada.engine.embedded.registry import Registry, registry_topic
+from levada.engine.embedded.syncer import Syncer
+from levada.engine.embedded.topics import Configs, Topics
+from levada.engine.embedded.transaction_limits import TransactionLimits
+from levada.engine.embedded.transactions import Transactions
+from levada.engine.names import CONSUMER_OFFSETS, TOPICS, TRANSACTION_STATE
+from levada.engine.port import (
+    Acks,
+    Appended,
+    At,
+    Bounds,
+    Committed,
+    Engine,
+    Found,
+    Isolation,
+    Owner,
+    Slice,
+    TopicInfo,
+    TopicSpec,
+    TopicView,
+    Write,
+)
+from levada.errors import UnknownTopicId
+from levada.log.disk import Disk, WouldBlock
+
+#: Threads for cold reads, compaction, checkpoints and removals. The syncer has its own.
+WORKERS: Final = 4
+
+T = TypeVar("T")
+
+_log = structlog.get_logger("levada.engine")
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class EmbeddedEngine(Engine):
+    """The engine port over a data directory. Make one with `open`."""
+
+    def __init__(
+        self, data: DataDir, config: BrokerConfig, now_ms: Callable[[], int], lock: DirectoryLock | None
+    ) -> None:
+        self.config = config
+        self.now_ms = now_ms
+        self._data = data
+        self._lock = lock
+        self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="levada-work")
+        self._changes: set[asyncio.Task[Any]] = set()
+        self._configs = Configs(config.topic)
+        self._registry = Registry(registry_topic(data.cluster_id))
+        self._syncer = Syncer()
+        self._partitions = Partitions(
+            data,
+            self._registry,
+            config_of=lambda info: self._configs.of(info.settings),
+            syncer=self._syncer,
+            workers=self.in_thread,
+            now_ms=now_ms,
+            opened=lambda partition: self.transactions.opened(partition),
+        )
+        self._registry_journal = PartitionJournal(
+            lambda: (self._partitions.get(TOPICS, 0), 0), exists=lambda: True, now_ms=now_ms
+        )
+        self._topics = Topics(self._registry, self._registry_journal, self._partitions, self._configs, now_ms=now_ms)
+        self.offset_store = OffsetStore(self.internal(CONSUMER_OFFSETS), now_ms)
+        self._producer_ids = ProducerIds(data.first_producer_ids, data.reserve_producer_ids, self._threads.submit)
+        self.transactions = Transactions(
+            self.internal(TRANSACTION_STATE),
+            self._at,
+            self.offset_store,
+            self._producer_ids.next,
+            now_ms,
+            TransactionLimits.of(config),
+            coordinator_epoch=data.broker_epoch,
+        )
+        self._owners = Owners(self.transactions, self._at)
+        #: Asked before retention deletes: the lowest offset of a partition that somebody still needs, or None.
+        self.retention_floors: list[Callable[[At], int | None]] = []
+        #: Asked before an offset expires: may members of this group still read this topic?
+        self.reads_topic: Callable[[str, str], bool] = lambda group, topic: False
+        self._timetable = Timetable()
+        self._upkeep = Upkeep(
+            data,
+            self._partitions,
+            config_of=lambda topic: self.config_of(topic) if self._registry.get(topic) is not None else None,
+            floor_of=self._floor,
+            workers=self.in_thread,
+            now_ms=now_ms,
+        )
+
+    @classmethod
+    async def open(
+        cls,
+        data: Path,
+        config: BrokerConfig,
+        *,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        disk: Disk | None = None,
+    ) -> EmbeddedEngine:
+        """Take up the directory, or make it. DataInUse, DataFormatTooNew, StorageFailed.
+
+        A disk given by the caller is not locked: it may not be a real one.
+        """
+        raise_file_limit()
+        lock = DirectoryLock(data) if disk is None else None
+        try:
+            opened = await asyncio.to_thread(DataDir.open, data, disk or Disk(), node_id=config.node_id)
+            engine = cls(opened, config, now_ms, lock)
+            await engine._start()
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+        return engine
+
+    async def _start(self) -> None:
+        self._topics.load()
+        if not self._data.was_clean:
+            _log.info("the last stop was not clean: partitions are checked as they are opened", epoch=self.broker_epoch)
+            # A damaged registry does not name all topics: then nothing is known to be left over.
+            if self._registry_journal.partition.damage is None:
+                await self.in_thread(self._partitions.remove_leftovers)
+        self.transactions.load()
+        self.offset_store.load()
+        await self._partitions.recover()
+        self.transactions.start()
+        if not self._data.was_clean:
+            self._forget_offsets_of_deleted_topics()
+        self._topics.deleted = self._forget_offsets
+        self._plan_upkeep()
+        self._timetable.start()
+
+    def _plan_upkeep(self) -> None:
+        upkeep = self._upkeep
+        number = self.config.number
+        add = self._timetable.add
+        add("retention", partial(number, "log.retention.check.interval.ms"), upkeep.retain)
+        add("compaction", partial(number, "log.cleaner.backoff.ms"), upkeep.compact)
+        add("purge", lambda: PURGE_MS, upkeep.purge)
+        add("checkpoint", lambda: CHECKPOINT_MS, upkeep.checkpoint)
+        add("producers", lambda: PRODUCER_EXPIRY_MS, upkeep.expire_producers)
+        add("offsets", partial(number, "offsets.retention.check.interval.ms"), self._expire_offsets)
+        timeouts = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+        add("transactions", partial(number, timeouts), self._end_transactions)
+
+    def _floor(self, at: At) -> int | None:
+        floors = (floor(at) for floor in self.retention_floors)
+        return min((floor for floor in floors if floor is not None), default=None)
+
+    async def _expire_offsets(self) -> None:
+        retention_ms = self.config.number("offsets.retention.minutes") * MINUTE_MS
+        expired = self.offset_store.expire(self.now_ms(), retention_ms, self.reads_topic)
+        if expired.offsets:
+            _log.info("offsets expired", offsets=expired.offsets, groups=expired.groups)
+
+    async def _end_transactions(self) -> None:
+        self.transactions.tick(self.now_ms())
+
+    async def _forget_offsets(self, topic: str) -> None:
+        await self.offset_store.durable(self.offset_store.topic_deleted(topic))
+
+    def _forget_offsets_of_deleted_topics(self) -> None:
+        """A crash may have come between the end of a topic and that of its offsets."""
+        for topic in self.offset_store.topics():
+            if self._registry.get(topic) is None:
+                self.offset_store.topic_deleted(topic)
+
+    async def close(self) -> None:
+        """Finish what was begun, make everything durable, and say so in the directory."""
+        await self._upkeep.stop()
+        await self._timetable.stop()
+        while self._changes:
+            await asyncio.wait(self._changes)
+        await self.transactions.close()
+        await self._partitions.close()
+        await self._syncer.close()
+        await self.in_thread(self._data.close)
+        self._threads.shutdown()
+        if self._lock is not None:
+            self._lock.release()
+
+    # What the Kafka front uses directly
+
+    @property
+    def cluster_id(self) -> str:
+        return self._data.cluster_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """Grows on every start after a crash; the leader epoch of every partition."""
+        return self._data.broker_epoch
+
+    @property
+    def view(self) -> TopicView:
+        return self._registry
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """UnknownTopic, UnknownPartition. The first use opens it."""
+        return self._partitions.get(topic, index)
+
+    def _at(self, at: At) -> Partition:
+        return self._partitions.get(*at)
+
+    def partition_by_id(self, topic_id: UUID, index: int) -> Partition:
+        info = self._registry.by_id(topic_id)
+        if info is None:
+            raise UnknownTopicId(f"there is no topic with id {topic_id}")
+        return self._partitions.get(info.name, index)
+
+    def config_of(self, topic: str) -> TopicConfig:
+        """UnknownTopic."""
+        return self._configs.of(self._topics.existing(topic).settings)
+
+    def internal(self, name: str) -> Journal:
+        """The journal of an internal topic, which is made when it is first written."""
+
+        def place() -> tuple[Partition, int]:
+            info, registry_end = self._topics.ensure_internal(name)
+            return self._partitions.get(info.name, 0), registry_end
+
+        return PartitionJournal(
+            place,
+            exists=lambda: self._registry.get(name) is not None,
+            now_ms=self.now_ms,
+            registry=self._registry_journal,
+        )
+
+    # Topics
+
+    async def topics(self) -> TopicView:
+        return self._registry
+
+    async def create(self, spec: TopicSpec) -> TopicInfo:
+        return await self._to_the_end(self._topics.create(spec))
+
+    async def expand(self, name: str, partitions: int) -> TopicInfo:
+        return await self._to_the_end(self._topics.expand(name, partitions))
+
+    async def alter(self, name: str, settings: Mapping[str, str | None]) -> TopicInfo:
+        return await self._to_the_end(self._topics.alter(name, settings))
+
+    async def delete(self, name: str) -> None:
+        await self._to_the_end(self._topics.delete(name))
+
+    # Records
+
+    async def append(self, at: At, batch: bytes | bytearray | memoryview, acks: Acks = Acks.ALL) -> Appended:
+        partition = self._partitions.get(*at)
+        appended = partition.append(whole_batch(batch))
+        if acks == Acks.NONE:
+            return Appended(*appended)
+        waiting = partition.when_durable(appended.last_offset + 1)
+        if waiting is not None:
+            await waiting
+        return Appended(*appended, durable=True)
+
+    async def read(
+        self,
+        at: At,
+        offset: int,
+        max_bytes: int,
+        wait_ms: int = 0,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Slice:
+        partition = self._partitions.get(*at)
+        found = await _read(partition, offset, max_bytes, isolation)
+        if found.batches or wait_ms <= 0:
+            return found
+        alarm = _Alarm()
+        partition.watch(alarm)
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                while not found.batches:
+                    await alarm.rang()
+                    found = await _read(partition, offset, max_bytes, isolation)
+        except TimeoutError:
+            return found
+        finally:
+            partition.unwatch(alarm)
+        return found
+
+    async def bounds(self, at: At) -> Bounds:
+        return self._partitions.get(*at).bounds
+
+    async def offset_at(self, at: At, timestamp_ms: int) -> Found | None:
+        found = await self._partitions.get(*at).offset_at(timestamp_ms)
+        return None if found is None else Found(*found)
+
+    async def trim(self, at: At, before: int) -> int:
+        return await self._partitions.get(*at).trim(before)
+
+    # Groups and transactions
+
+    async def offsets(self, group: str) -> Mapping[At, Committed]:
+        return self.offset_store.fetch(group)
+
+    async def commit_offsets(self, group: str, offsets: Mapping[At, Committed]) -> None:
+        for at in offsets:
+            self._topics.check_partition(at)
+        await self.offset_store.commit(group, offsets)
+
+    def own(self, shard: str) -> AbstractAsyncContextManager[Owner]:
+        return self._owners.own(shard)
+
+    async def transact(
+        self, owner: Owner, writes: Sequence[Write], offsets: Mapping[str, Mapping[At, Committed]] | None = None
+    ) -> list[Appended]:
+        for at in itertools.chain.from_iterable((offsets or {}).values()):
+            self._topics.check_partition(at)
+        return await self._to_the_end(self._owners.transact(owner, writes, offsets))
+
+    # Threads and tasks
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Run something that may wait for the disk."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def _to_the_end(self, change: Coroutine[Any, Any, T]) -> T:
+        """Carry a change out to its end, also when whoever asked for it has gone."""
+        task = asyncio.ensure_future(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
+
+class _Alarm:
+    """Rings when a partition moves."""
+
+    def __init__(self) -> None:
+        self._moved = asyncio.Event()
+
+    def advanced(self, partition: Partition, bytes_added: int) -> None:
+        self._moved.set()
+
+    async def rang(self) -> None:
+        await self._moved.wait()
+        self._moved.clear()
+
+
+async def _read(partition: Partition, offset: int, max_bytes: int, isolation: Isolation) -> Slice:
+    try:
+        return partition.read(offset, max_bytes, isolation)
+    except WouldBlock:
+        return await partition.read_cold(offset, max_bytes, isolation)

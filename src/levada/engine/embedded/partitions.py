@@ -1,0 +1,239 @@
+"""The partitions of this broker: opened when first used, kept open, removed with their topic.
+
+A topic's directories are made when a partition is first used, so a topic that nobody wrote to costs one record in the
+registry. A directory belongs to a topic if its `partition.metadata` has the topic's id. Deletion renames first: what a
+crash leaves behind is found again by its name, or by an id that no topic has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from levada.config import MiB, TopicConfig
+from levada.engine.embedded import partition_metadata
+from levada.engine.embedded.datadir import DataDir
+from levada.engine.embedded.partition import Partition, Workers
+from levada.engine.embedded.registry import Registry
+from levada.engine.embedded.syncer import Syncer
+from levada.engine.port import At, TopicInfo
+from levada.errors import LevadaError, ShuttingDown, StorageFailed, StorageFull, UnknownPartition, UnknownTopic
+from levada.log.files import Files
+from levada.log.log import Log
+
+#: After a crash, partitions with a last segment beyond this are opened before the broker serves: scanning them takes time
+#: that the loop should not spend later.
+EAGER_BYTES: Final = 8 * MiB
+
+_log = structlog.get_logger("levada.partitions")
+
+
+class Partitions:
+    """All open partitions, by place. `opened` is called with each one when it has been opened."""
+
+    def __init__(
+        self,
+        data: DataDir,
+        registry: Registry,
+        *,
+        config_of: Callable[[TopicInfo], TopicConfig],
+        syncer: Syncer,
+        workers: Workers,
+        now_ms: Callable[[], int],
+        opened: Callable[[Partition], None],
+    ) -> None:
+        self._data = data
+        self._registry = registry
+        self._config_of = config_of
+        self._syncer = syncer
+        self._workers = workers
+        self._now_ms = now_ms
+        self._opened = opened
+        self._files = Files()
+        self._open: dict[At, Partition] = {}
+        self._closing = False
+        #: Directories that look like a partition of no topic, and do not say whose they are. They are left alone.
+        self._strays: set[str] = set()
+
+    def all(self) -> list[Partition]:
+        """Those that are open now."""
+        return list(self._open.values())
+
+    def get(self, topic: str, index: int) -> Partition:
+        """UnknownTopic, UnknownPartition; StorageFull or StorageFailed when it cannot be opened."""
+        found = self._open.get((topic, index))  # type: ignore[call-overload]  # an At is that tuple
+        return found if found is not None else self._open_first(topic, index)
+
+    def if_open(self, at: At) -> Partition | None:
+        return self._open.get(at)
+
+    def of_topic(self, info: TopicInfo) -> list[Partition]:
+        """Those of a topic that are open."""
+        found = (self._open.get(At(info.name, index)) for index in range(info.partitions))
+        return [partition for partition in found if partition is not None]
+
+    def _open_first(self, topic: str, index: int) -> Partition:
+        info = self._registry.get(topic)
+        if info is None:
+            raise UnknownTopic(f"there is no topic {topic}")
+        if not 0 <= index < info.partitions:
+            raise UnknownPartition(f"topic {topic} has partitions 0 to {info.partitions - 1}, not {index}")
+        if self._closing:
+            raise ShuttingDown
+        at = At(topic, index)
+        return self._install(at, info, self._open_log(at, info))
+
+    def _open_log(self, at: At, info: TopicInfo) -> Log:
+        """Blocks for as long as it takes to verify what was not closed properly."""
+        known = self._data.recovery.of(at)
+        path = self._data.partition_path(at)
+        try:
+            self._claim(path, info.id, at.partition)
+            return Log.open(
+                str(path),
+                self._config_of(info),
+                self._data.disk,
+                now_ms=self._now_ms(),
+                recovery_point=known.point,
+                clean=known.clean,
+                same_boot=known.same_boot,
+                files=self._files,
+            )
+        except OSError as reason:
+            raise storage_error(at, reason) from reason
+
+    def _install(self, at: At, info: TopicInfo, log: Log) -> Partition:
+        partition = self._open[at] = Partition(
+            at,
+            info.id,
+            log,
+            leader_epoch=self._data.broker_epoch,
+            syncer=self._syncer,
+            workers=self._workers,
+            now_ms=self._now_ms,
+            settle=partial(partition_metadata.settle, self._data.disk, self._data.partition_path(at)),
+        )
+        self._data.recovery.opened(at, log.synced_offset)
+        self._opened(partition)
+        return partition
+
+    def _claim(self, path: Path, topic_id: UUID, index: int) -> None:
+        """Make the directory this topic's, or find that it is. One left by a topic of the same name is put aside."""
+        disk = self._data.disk
+        found = partition_metadata.read(disk, path)
+        if found == topic_id:
+            return
+        if found is not None:
+            _log.warning("directory of a deleted topic put aside", directory=str(path), topic_id=str(found))
+            disk.rename(str(path), str(self._data.deleted_path(found, index)))
+        disk.mkdir(str(path))
+        partition_metadata.write(disk, path, topic_id)
+
+    # Removal
+
+    async def drop(self, info: TopicInfo) -> None:
+        """Close the partitions of a deleted topic and remove their files; all gone when it returns."""
+        for partition in self.of_topic(info):
+            partition.retire(partial(UnknownTopic, f"topic {info.name} was deleted"))
+            await partition.stop_compacting()
+            await self._syncer.quiet(partition)
+            del self._open[partition.at]
+            partition.log.abandon()
+        for index in range(info.partitions):
+            self._data.recovery.forget(At(info.name, index))
+        await self._workers(partial(self._remove, info))
+
+    def _remove(self, info: TopicInfo) -> None:
+        disk, doomed = self._data.disk, []
+        for index in range(info.partitions):
+            path = self._data.partition_path(At(info.name, index))
+            if disk.exists(str(path)):
+                target = self._data.deleted_path(info.id, index)
+                disk.rename(str(path), str(target))
+                doomed.append(str(target))
+        if doomed:
+            disk.fsync_dir(str(self._data.topics))
+        for directory in doomed:
+            disk.remove_tree(directory)
+
+    def remove_leftovers(self) -> None:
+        """After a crash: finish deletions that it cut short. Nothing is removed that is not known to be ours."""
+        disk = self._data.disk
+        for path in self._data.deleted():
+            disk.remove_tree(str(path))
+        for at in self._data.partitions():
+            if self._registry.get(at.topic) is None:
+                self._remove_unregistered(at)
+
+    def _remove_unregistered(self, at: At) -> None:
+        path = self._data.partition_path(at)
+        topic_id = partition_metadata.read(self._data.disk, path)
+        if topic_id is None:
+            _log.warning("directory belongs to no topic; left alone", directory=str(path))
+            self._strays.add(at.topic)
+            return
+        _log.info("removing the rest of a deleted topic", directory=str(path), topic_id=str(topic_id))
+        target = str(self._data.deleted_path(topic_id, at.partition))
+        self._data.disk.rename(str(path), target)
+        self._data.disk.remove_tree(target)
+        self._data.recovery.forget(at)
+
+    def check_free(self, name: str) -> None:
+        """Raise StorageFailed if a new topic of this name would take up a directory that is not its own."""
+        if name in self._strays:
+            raise StorageFailed(
+                f"{self._data.topics} has a directory {name}-<partition> that belongs to no topic; "
+                "move it away and restart the broker"
+            )
+
+    # Start and stop
+
+    async def recover(self) -> None:
+        """After a crash: open what would take long to open later, several at a time."""
+        await asyncio.gather(*(self._recover(at) for at in sorted(self._data.recovery.unrecovered)))
+
+    async def _recover(self, at: At) -> None:
+        info = self._registry.get(at.topic)
+        if info is None or at.partition >= info.partitions or at in self._open:
+            return
+        log = await self._workers(lambda: self._open_log(at, info) if self._tail_bytes(at) > EAGER_BYTES else None)
+        if log is not None:
+            self._install(at, info, log)
+
+    def _tail_bytes(self, at: At) -> int:
+        directory = self._data.partition_path(at)
+        segments = sorted(name for name in self._data.disk.listdir(str(directory)) if name.endswith(".log"))
+        return self._data.disk.size(str(directory / segments[-1])) if segments else 0
+
+    async def close(self) -> None:
+        """Sync and close everything. A partition that cannot be closed well is looked at again on the next start."""
+        self._closing = True
+        for at, partition in self._open.items():
+            await self._syncer.quiet(partition)
+            partition.retire(ShuttingDown)
+            try:
+                await self._workers(partition.close)
+                self._data.recovery.reached(at, partition.log.synced_offset)
+            except (OSError, LevadaError) as reason:
+                _log.error("partition not closed", partition=str(at), reason=str(reason))
+                self._data.recovery.unrecovered[at] = 0
+        self._open.clear()
+
+    def recovery_points(self) -> dict[At, int]:
+        """How far each partition is durable now."""
+        for at, partition in self._open.items():
+            self._data.recovery.reached(at, partition.log.synced_offset)
+        return dict(self._data.recovery.points)
+
+
+def storage_error(at: At, reason: OSError) -> StorageFull | StorageFailed:
+    """What an error of the disk means."""
+    kind = StorageFull if reason.errno in (errno.ENOSPC, errno.EDQUOT) else StorageFailed
+    return kind(f"{at}: {reason}")
