@@ -34,7 +34,7 @@ from levada.log.disk import Disk
 from levada.log.producers import Producers
 from levada.log.scan import Unreadable, whole_batches
 from levada.log.segment import NO_ROOM, Segment
-from levada.log.successor import CLEANED, SWAP, Rewritten, Room, Successor
+from levada.log.successor import CLEANED, SWAP, Rewritten, Successor, fit_together
 from levada.records.batch import Batch
 from levada.records.read import read
 
@@ -162,10 +162,7 @@ class Compaction:
             latest, mapped_to = self._learn_keys()
             cleaner = self._cleaner(latest, mapped_to)
             below = [segment for segment in self.segments if segment.base_offset < mapped_to]
-            for group in self._groups(below):
-                rewritten = self._rewrite(group, cleaner)
-                if rewritten is not None:
-                    self.rewritten.append(rewritten)
+            self._rewrite_all(below, cleaner)
             self._decide(mapped_to)
         except BaseException as reason:
             self.rewritten.clear()
@@ -240,41 +237,46 @@ class Compaction:
             delete_retention_ms=self._config.delete_retention_ms,
         )
 
-    def _groups(self, segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-        """Neighbours that fit into one segment, as they are now."""
-        group: list[Segment] = []
-        room = Room(self._config)
-        for segment, end in zip(segments, self._ends(segments), strict=True):
-            if group and not room.takes(segment, end - group[0].base_offset):
-                yield group
-                group, room = [], Room(self._config)
-            room.take(segment)
-            group.append(segment)
-        if group:
-            yield group
+    def _rewrite_all(self, segments: Sequence[Segment], cleaner: Cleaner) -> None:
+        """Write successors, each of as many neighbours as fit; a segment that stays as it is, alone, gets none."""
+        successor: Successor | None = None
+        ends = [*(segment.base_offset for segment in segments[1:]), self._end_offset]
+        for number, (segment, end) in enumerate(zip(segments, ends, strict=True)):
+            if successor is not None and not successor.has_room(segment, end):
+                self._finish(successor, cleaner)
+                successor = None
+            if successor is None:
+                cleaner.transactions.kept = []
+                if self._merges(segments[number : number + 2], ends[number : number + 2]):
+                    successor = self._successor(segment)
+            successor = self._rewrite(segment, successor, cleaner)
+        if successor is not None:
+            self._finish(successor, cleaner)
 
-    def _ends(self, segments: Sequence[Segment]) -> list[int]:
-        return [segment.base_offset for segment in segments[1:]] + [self._end_offset]
+    def _merges(self, pair: Sequence[Segment], ends: Sequence[int]) -> bool:
+        """Whether a segment and the next one fit into one, as they are now."""
+        return len(pair) == 2 and fit_together(pair, ends[-1], self._config)
 
-    def _rewrite(self, group: Sequence[Segment], cleaner: Cleaner) -> Rewritten | None:
-        """The successor of these segments; None for a single one that stays as it is."""
-        cleaner.transactions.kept = []
-        successor = None if len(group) == 1 else Successor(self._disk, self._path, group[0], self._config)
-        for segment in group:
-            for position, batch in self._batches(segment):
-                kept = cleaner.clean(batch)
-                if successor is None:
-                    if kept is batch.view:
-                        continue
-                    successor = Successor(self._disk, self._path, group[0], self._config)
-                    successor.copy(segment, position)
-                if kept is not None:
-                    successor.append(kept)
-        if successor is None:
-            return None
-        aborted = AbortedIndex(cleaner.transactions.kept)
-        successor.finish(aborted)
-        return Rewritten(tuple(group), successor.base_offset, successor.size, aborted)
+    def _successor(self, first: Segment) -> Successor:
+        return Successor(self._disk, self._path, first.base_offset, self._config)
+
+    def _rewrite(self, segment: Segment, successor: Successor | None, cleaner: Cleaner) -> Successor | None:
+        """Add what is left of a segment to its successor. One that has none yet gets it with the first change."""
+        for position, batch in self._batches(segment):
+            kept = cleaner.clean(batch)
+            if successor is None:
+                if kept is batch.view:
+                    continue
+                successor = self._successor(segment)
+                successor.copy(segment, position)
+            if kept is not None:
+                successor.append(kept)
+        if successor is not None:
+            successor.replaced.append(segment)
+        return successor
+
+    def _finish(self, successor: Successor, cleaner: Cleaner) -> None:
+        self.rewritten.append(successor.finish(AbortedIndex(cleaner.transactions.kept)))
 
 
 class _Cancelled(Exception):

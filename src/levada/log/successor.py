@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from levada.config import TopicConfig
@@ -28,43 +29,49 @@ class Rewritten(NamedTuple):
     aborted: AbortedIndex
 
 
-class Room:
-    """What still fits into one segment and its indexes."""
+def fit_together(segments: Sequence[Segment], end_offset: int, config: TopicConfig) -> bool:
+    """Whether neighbouring segments, which end before this offset, and their indexes fit into one."""
+    indexes = [segment.opened().indexes for segment in segments]
+    return _fits(
+        config,
+        size=sum(segment.size for segment in segments),
+        offsets=sum(len(each.offsets) for each in indexes),
+        times=sum(len(each.times) for each in indexes),
+        span=end_offset - segments[0].base_offset,
+    )
 
-    def __init__(self, config: TopicConfig) -> None:
-        self._bytes = config.segment_bytes
-        self._offsets = config.segment_index_bytes // OffsetIndex.ENTRY_SIZE
-        self._times = config.segment_index_bytes // TimeIndex.ENTRY_SIZE
 
-    def takes(self, segment: Segment, offsets: int) -> bool:
-        indexes = segment.opened().indexes
-        return segment.size == 0 or (
-            segment.size <= self._bytes
-            and len(indexes.offsets) <= self._offsets
-            and len(indexes.times) <= self._times
-            and offsets <= RELATIVE_OFFSET_MAX
-        )
-
-    def take(self, segment: Segment) -> None:
-        indexes = segment.opened().indexes
-        self._bytes -= segment.size
-        self._offsets -= len(indexes.offsets)
-        self._times -= len(indexes.times)
+def _fits(config: TopicConfig, *, size: int, offsets: int, times: int, span: int) -> bool:
+    return (
+        size <= config.segment_bytes
+        and offsets <= config.segment_index_bytes // OffsetIndex.ENTRY_SIZE
+        and times <= config.segment_index_bytes // TimeIndex.ENTRY_SIZE
+        and span <= RELATIVE_OFFSET_MAX
+    )
 
 
 class Successor:
-    """The files of a segment that is being written to take the place of others."""
+    """A segment that is being written to take the place of those in `replaced`."""
 
-    def __init__(self, disk: Disk, path: str, first: Segment, config: TopicConfig) -> None:
+    def __init__(self, disk: Disk, path: str, base_offset: int, config: TopicConfig) -> None:
         self._disk = disk
-        self._stem = directory.stem(path, first.base_offset)
-        self.base_offset = first.base_offset
+        self._config = config
+        self._stem = directory.stem(path, base_offset)
+        self._base_offset = base_offset
         self._file: File = disk.create(self._stem + ".log" + CLEANED)
-        self._indexes = Indexes.empty(first.base_offset, config.index_interval_bytes)
+        self._indexes = Indexes.empty(base_offset, config.index_interval_bytes)
+        self.replaced: list[Segment] = []
 
-    @property
-    def size(self) -> int:
-        return self._file.size
+    def has_room(self, segment: Segment, end_offset: int) -> bool:
+        """Whether all of a further segment, which ends before this offset, would fit."""
+        indexes = segment.opened().indexes
+        return _fits(
+            self._config,
+            size=self._file.size + segment.size,
+            offsets=len(self._indexes.offsets) + len(indexes.offsets),
+            times=len(self._indexes.times) + len(indexes.times),
+            span=end_offset - self._base_offset,
+        )
 
     def append(self, data: bytearray | memoryview) -> None:
         batch = Batch(memoryview(data))
@@ -76,7 +83,7 @@ class Successor:
         for _, batch in whole_batches(segment.opened().file, 0, end, segment.base_offset, dense=False):
             self.append(batch.view)
 
-    def finish(self, aborted: AbortedIndex) -> None:
+    def finish(self, aborted: AbortedIndex) -> Rewritten:
         """Write the indexes, and make everything durable but the names."""
         self._indexes.seal()
         self._file.sync()
@@ -85,6 +92,7 @@ class Successor:
         self._write(".index", self._indexes.offsets.pack())
         if len(aborted):
             self._write(".txnindex", aborted.encode())
+        return Rewritten(tuple(self.replaced), self._base_offset, self._file.size, aborted)
 
     def _write(self, ending: str, data: bytes) -> None:
         file = self._disk.create(self._stem + ending + CLEANED)
