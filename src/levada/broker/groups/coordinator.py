@@ -34,18 +34,19 @@ class GroupCoordinator(Directory):
     """Joins, syncs, heartbeats and leaves of classic groups.
 
     A reply is called exactly once, at once or later, and must not call back into the coordinator. `save` keeps a
-    snapshot and returns how far its log is then, which answers carry as their receipt.
+    snapshot, `forget` drops it, and both return a receipt: what an answer tells is kept for good once its receipt is
+    durable. `kept` names all groups of which a snapshot or an offset is kept.
     """
 
     def __init__(
         self,
         config: GroupConfig,
         save: Callable[[GroupSnapshot], int],
-        forget: Callable[[str], object],
-        groups_with_offsets: Callable[[], Collection[str]] = tuple,
+        forget: Callable[[str], int],
+        kept: Callable[[], Collection[str]],
     ) -> None:
         self._timers = Timers()
-        super().__init__(Rebalancer(config, self._timers, save, forget), groups_with_offsets)
+        super().__init__(Rebalancer(config, self._timers, save, forget), kept)
         self._joining = Joining(self._rebalancer)
 
     @property

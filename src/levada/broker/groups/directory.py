@@ -16,14 +16,14 @@ from levada.errors import CoordinatorUnavailable, GroupNotEmpty, InvalidGroupId,
 class Directory:
     """Group id → group.
 
-    `groups_with_offsets` names the groups that hold committed offsets: they exist, as empty ones, even where no member
-    ever came. A group that never had a generation and holds no offsets does not exist.
+    `kept` names all groups that something is kept of. Those that hold offsets exist, as empty ones, even where no
+    member ever came. A group that never had a generation and holds no offsets does not exist.
     """
 
-    def __init__(self, rebalancer: Rebalancer, groups_with_offsets: Callable[[], Collection[str]]) -> None:
+    def __init__(self, rebalancer: Rebalancer, kept: Callable[[], Collection[str]]) -> None:
         self._rebalancer = rebalancer
         self._rebalancer.on_deserted = self._forget_if_blank
-        self._groups_with_offsets = groups_with_offsets
+        self._kept = kept
         self._groups: dict[str, Group] = {}
         self._is_closed = False
 
@@ -32,7 +32,7 @@ class Directory:
         group = self._groups.get(group_id)
         if group is not None:
             return group.kind
-        return Kind.CLASSIC if group_id in self._groups_with_offsets() else None
+        return Kind.CLASSIC if group_id in self._kept() else None
 
     def list(self, states: Collection[str] = (), kinds: Collection[str] = ()) -> list[Listed]:
         """Groups in one of these states and of one of these kinds, by Kafka's names in any case; empty means all."""
@@ -40,9 +40,7 @@ class Directory:
         wanted_kinds = {kind.strip().lower() for kind in kinds}
         listed = [Listed(g.id, g.protocol_type or "", g.state, g.kind) for g in self._groups.values()]
         listed += [
-            Listed(group_id, "", State.EMPTY, Kind.CLASSIC)
-            for group_id in self._groups_with_offsets()
-            if group_id not in self._groups
+            Listed(group_id, "", State.EMPTY, Kind.CLASSIC) for group_id in self._kept() if group_id not in self._groups
         ]
         return [
             group
@@ -69,18 +67,19 @@ class Directory:
             [_describe_member(member, shown) for member in group.members.values()],
         )
 
-    def delete(self, group_id: str, now_ms: int) -> None:
-        """Forget the group; its offsets are the caller's to delete. GroupNotEmpty, UnknownGroup."""
+    def delete(self, group_id: str, now_ms: int) -> int:
+        """Forget the group and return a receipt; its offsets are the caller's to delete. GroupNotEmpty, UnknownGroup."""
         self._check(group_id)
         group = self._groups.get(group_id)
         if group is None:
             self._check_exists(group_id)
-            return
+            return -1
         if group.state is not State.EMPTY:
             raise GroupNotEmpty(f"group {group_id} has {len(group.members)} members")
-        self._rebalancer.save_deleted(group)
+        receipt = self._rebalancer.forget(group)
         self._rebalancer.bury(group, now_ms)
         del self._groups[group_id]
+        return receipt
 
     def check_offset_delete(self, group_id: str) -> None:
         """UnknownGroup; GroupNotEmpty for a group with members whose topics cannot be told."""
@@ -98,26 +97,22 @@ class Directory:
 
     # -- offsets that expire -------------------------------------------------------------------------------------
 
-    def keeps_offsets(self, group_id: str, topic: str, now_ms: int, retention_ms: int) -> bool:
-        """Whether the group's offsets of this topic are in use, however old they are.
+    def may_read(self, group_id: str, topic: str) -> bool:
+        """Whether members read this topic or may be about to: then its offsets do not expire, however old they are.
 
-        They are while members read the topic or may be about to, and for the retention after the last member left.
-        Of a group that never had members, nothing is known but the age of each offset.
+        An empty group's offsets are kept for a time after its last member left; its snapshot says when that was.
         """
         group = self._groups.get(group_id)
-        if group is None or group.protocol_type is None:
+        if group is None or group.state is State.EMPTY:
             return False
-        if group.state is State.EMPTY:
-            return now_ms - group.since_ms < retention_ms
         return group.state is not State.STABLE or group.protocol_type != CONSUMER or group.is_subscribed(topic)
 
-    def sweep(self, now_ms: int) -> Sequence[str]:
+    def sweep(self, has_offsets: Callable[[str], bool], now_ms: int) -> Sequence[str]:
         """Forget empty groups that hold no offsets any more, and name them."""
-        with_offsets = self._groups_with_offsets()
         swept = [
             group.id
             for group in self._groups.values()
-            if group.state is State.EMPTY and not group.pending and group.id not in with_offsets
+            if group.state is State.EMPTY and not group.pending and not has_offsets(group.id)
         ]
         for group_id in swept:
             self.delete(group_id, now_ms)

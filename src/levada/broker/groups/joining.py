@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import uuid
 
-import structlog
-
+from levada.broker.groups import notice
 from levada.broker.groups.calls import Join, Joined, JoinReply, Synced
 from levada.broker.groups.group import Group
 from levada.broker.groups.member import Member
@@ -27,8 +26,6 @@ from levada.errors import (
     RebalanceInProgress,
     StorageError,
 )
-
-log = structlog.get_logger()
 
 
 class Joining:
@@ -119,7 +116,7 @@ class Joining:
         try:
             self._rebalancer.save(group)
         except StorageError as reason:
-            log.warning("successor is not saved", group=group.id, member=new.id, reason=str(reason))
+            notice.not_saved(group, "successor", reason)
             group.replace(new, old)
             self._rebalancer.retire(new)
             self._rebalancer.touch(group, old, now_ms)

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import structlog
-
+from levada.broker.groups import notice
 from levada.broker.groups.calls import Joined, Synced
 from levada.broker.groups.config import GroupConfig
 from levada.broker.groups.group import Group
@@ -23,8 +22,6 @@ from levada.broker.groups.timers import Timer, Timers
 from levada.config import SECOND_MS
 from levada.engine.embedded.group_snapshot import GroupSnapshot
 from levada.errors import CoordinatorUnavailable, LevadaError, RebalanceInProgress, StorageError, UnknownMember
-
-log = structlog.get_logger()
 
 #: Shortest wait between two looks at a group in which nobody joined again.
 _RETRY_MS_MIN = SECOND_MS
@@ -38,7 +35,7 @@ class Rebalancer:
         config: GroupConfig,
         timers: Timers,
         save: Callable[[GroupSnapshot], int],
-        forget: Callable[[str], object],
+        forget: Callable[[str], int],
     ) -> None:
         self.config = config
         self._timers = timers
@@ -57,7 +54,7 @@ class Rebalancer:
         self._stop_waiting_for_syncs(group)
         is_initial = group.state is State.EMPTY
         group.move(State.PREPARING, now_ms)
-        log.info("group rebalances", group=group.id, generation=group.generation, reason=reason)
+        notice.rebalances(group, reason)
         if is_initial:
             group.grew = False
             wait_ms = self.config.initial_delay_ms
@@ -88,7 +85,7 @@ class Rebalancer:
         group.next_generation(now_ms)
         group.assign({})
         self._try_save(group)
-        log.info("group has a generation", group=group.id, generation=group.generation, members=len(group.members))
+        notice.generation(group)
         if group.members:
             self._tell_joined(group, now_ms)
 
@@ -119,7 +116,7 @@ class Rebalancer:
         try:
             self.save(group)
         except StorageError as reason:
-            log.warning("assignment is not saved", group=group.id, generation=group.generation, reason=str(reason))
+            notice.not_saved(group, "assignment", reason)
             group.assign({})
             self._fail_syncs(group, CoordinatorUnavailable(str(reason)), now_ms)
             self.prepare(group, now_ms, "the assignment could not be saved")
@@ -226,17 +223,16 @@ class Rebalancer:
         """StorageError when the group cannot be kept as it is."""
         group.receipt = self._save(snapshot(group))
 
-    def save_deleted(self, group: Group) -> None:
-        """StorageError when the group cannot be forgotten. One that never had a generation was never kept."""
-        if group.generation:
-            self._forget(group.id)
+    def forget(self, group: Group) -> int:
+        """Keep nothing of the group, and return a receipt. StorageError when that cannot be done."""
+        return self._forget(group.id)
 
     def _try_save(self, group: Group) -> None:
         """A new generation goes on even when it cannot be saved: at worst a crash gives its number out again."""
         try:
             self.save(group)
         except StorageError as reason:
-            log.warning("generation is not saved", group=group.id, generation=group.generation, reason=str(reason))
+            notice.not_saved(group, "generation", reason)
 
     def _run_join_timer(self, group: Group, deadline_ms: int, action: Callable[[int], None]) -> None:
         self._cancel(group.join_timer)
