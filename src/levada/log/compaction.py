@@ -24,8 +24,9 @@ import os.path
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise, takewhile
+from typing import Final
 
-from levada.config import TopicConfig
+from levada.config import KiB, TopicConfig
 from levada.errors import DamagedLog, StorageFailed, StorageFull
 from levada.log import directory
 from levada.log.aborted import AbortedIndex, AbortedTransaction
@@ -37,6 +38,9 @@ from levada.log.segment import NO_ROOM, Segment
 from levada.log.successor import CLEANED, SWAP, Rewritten, Successor, fit_together
 from levada.records.batch import Batch
 from levada.records.read import read
+
+#: How much is read before others get a turn: about a millisecond's worth.
+_YIELD_BYTES: Final = 64 * KiB
 
 
 def plan(
@@ -135,6 +139,7 @@ class Compaction:
         # Taken here, on the loop, where nobody writes meanwhile.
         self._last_records = last_records(producers)
         self._cancelled = False
+        self._unyielded_bytes = 0
 
     def cancel(self) -> None:
         """Stop at the next batch, if it is not too late; from any thread."""
@@ -217,7 +222,10 @@ class Compaction:
                 raise _Cancelled
             yield found
             # Reading records holds the interpreter: let the loop have it in between.
-            time.sleep(0)
+            self._unyielded_bytes += found[1].size
+            if self._unyielded_bytes >= _YIELD_BYTES:
+                self._unyielded_bytes = 0
+                time.sleep(0)
 
     def _aborted(self) -> list[AbortedTransaction]:
         """All that overlap what is compacted; the marker of some may lie beyond."""
