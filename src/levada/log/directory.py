@@ -43,49 +43,61 @@ class Contents(NamedTuple):
     snapshots: list[int]
 
 
+def name(offset: int, ending: str) -> str:
+    return f"{offset:020d}{ending}"
+
+
 def stem(path: str, offset: int) -> str:
-    return os.path.join(path, f"{offset:020d}")
-
-
-def snapshot_path(path: str, offset: int) -> str:
-    return stem(path, offset) + ".snapshot"
+    """The path of a segment's files without their ending."""
+    return os.path.join(path, name(offset, ""))
 
 
 def tidy(disk: Disk, path: str) -> Contents:
     """Finish or undo what was under way when the broker stopped, and list what is there."""
     names = set(disk.listdir(path))
-    swaps = {name for name in names if name.endswith(".swap")}
+    swaps = {file for file in names if file.endswith(".swap")}
     # While a .cleaned file is there, compaction was not done writing: what it had put aside to swap in at or after
     # that offset may be half of it. Kafka reads these directories the same way.
-    cleaned = [_offset(name) for name in names if name.endswith(".cleaned")]
+    cleaned = [_offset(file) for file in names if file.endswith(".cleaned")]
     first_cleaned = min(cleaned, default=None)
-    whole = {name for name in swaps if first_cleaned is None or _offset(name) < first_cleaned}
-    for name in names:
-        if name.endswith((".deleted", ".cleaned", ".tmp")) or name in swaps - whole:
-            disk.unlink(os.path.join(path, name))
+    whole = {file for file in swaps if first_cleaned is None or _offset(file) < first_cleaned}
+    for file in names:
+        if file.endswith((".deleted", ".cleaned", ".tmp")) or file in swaps - whole:
+            disk.unlink(os.path.join(path, file))
     if whole:
         _swap_in(disk, path, whole)
     return _list(disk, path)
 
 
-def _offset(name: str) -> int:
-    digits = name[:20]
+def _offset(file: str) -> int:
+    digits = file[:20]
     return int(digits) if digits.isdecimal() else -1
 
 
 def _swap_in(disk: Disk, path: str, swaps: Iterable[str]) -> None:
     """Put compacted segments in the place of those they were made from."""
-    for name in sorted(name for name in swaps if name.endswith(".log.swap")):
-        base_offset = _offset(name)
-        end_offset = _end_offset(disk, os.path.join(path, name), base_offset)
+    cleaned_to = before = _cleaned_to(disk, path)
+    for file in sorted(file for file in swaps if file.endswith(".log.swap")):
+        base_offset = _offset(file)
+        end_offset = _end_offset(disk, os.path.join(path, file), base_offset)
+        cleaned_to = max(cleaned_to, end_offset, base_offset + 1)
         for old, ending in _numbered(disk.listdir(path)):
             if ending in SEGMENT_ENDINGS and (old == base_offset or base_offset < old < end_offset):
                 disk.unlink(stem(path, old) + ending)
+    if cleaned_to > before:
+        write_checkpoint(disk, path, CLEANED_FILE, cleaned_to)
     # Nothing old may come back beside the new. The segment itself is named last: until then all this can be done again.
     disk.fsync_dir(path)
-    for name in sorted(swaps, key=lambda name: name.endswith(".log.swap")):
-        disk.rename(os.path.join(path, name), os.path.join(path, name.removesuffix(".swap")))
+    for file in sorted(swaps, key=lambda file: file.endswith(".log.swap")):
+        disk.rename(os.path.join(path, file), os.path.join(path, file.removesuffix(".swap")))
     disk.fsync_dir(path)
+
+
+def _cleaned_to(disk: Disk, path: str) -> int:
+    try:
+        return read_checkpoint(disk, path, CLEANED_FILE) or 0
+    except DamagedIndex:
+        return 0
 
 
 def _end_offset(disk: Disk, path: str, base_offset: int) -> int:
@@ -99,8 +111,8 @@ def _end_offset(disk: Disk, path: str, base_offset: int) -> int:
     return end_offset
 
 
-def _numbered(names: Iterable[str]) -> list[tuple[int, str]]:
-    found = filter(None, map(_NUMBERED.fullmatch, names))
+def _numbered(files: Iterable[str]) -> list[tuple[int, str]]:
+    found = filter(None, map(_NUMBERED.fullmatch, files))
     return sorted((int(match[1]), match[2]) for match in found)
 
 

@@ -15,50 +15,34 @@ they become files when the segment or the log is closed.
 from __future__ import annotations
 
 import os.path
-import threading
-from bisect import bisect_right
-from collections import deque
+import time
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, NoReturn
+from typing import Final, NoReturn
 
 import structlog
 
 from levada.config import TopicConfig
 from levada.errors import DamagedIndex, DamagedLog, OffsetOutOfRange, StorageFailed, StorageFull
-from levada.log import directory, lookup, retention
+from levada.log import compaction, directory, lookup, retention
 from levada.log.aborted import AbortedIndex, AbortedTransaction, aborted
+from levada.log.compaction import Compaction
 from levada.log.disk import Disk
 from levada.log.epochs import FILE_NAME as EPOCHS_FILE
 from levada.log.files import SHARED, Files
-from levada.log.recovery import (
-    BrokenSegment,
-    Recovered,
-    Recovery,
-    producers_at,
-    rebuild_aborted,
-    remove_segment,
-)
+from levada.log.layout import Layout
+from levada.log.recovery import Recovered, Recovery, remove_segment
 from levada.log.results import Aborted, Appended, Damage, Found
 from levada.log.scan import Unreadable
-from levada.log.segment import NO_ROOM, Data, Segment
+from levada.log.segment import NO_ROOM, Data, Retired, Segment
+from levada.log.snapshots import BrokenSegment
+from levada.log.successor import SWAP, Rewritten
+from levada.log.trash import Trash
+from levada.log.unsynced import Unsynced
 from levada.records.batch import LOG_APPEND_TIME, Batch
 
 _log = structlog.get_logger("levada.log")
 
-
-class Layout(NamedTuple):
-    """A log's segments in order, and their base offsets."""
-
-    bases: list[int]
-    segments: list[Segment]
-
-    @classmethod
-    def of(cls, segments: list[Segment]) -> Layout:
-        return cls([segment.base_offset for segment in segments], segments)
-
-    def find(self, offset: int) -> int:
-        """The number of the segment that holds this offset, or would."""
-        return max(0, bisect_right(self.bases, offset) - 1)
+_RETRY_S: Final = 0.001
 
 
 class Log:
@@ -79,24 +63,16 @@ class Log:
         self._disk = disk
         self._files = files
         #: Replaced as a whole, never changed: readers in other threads hold on to the one they began with.
-        self._layout = Layout.of(found.segments)
-        self._cleaned_to = found.cleaned_to
+        self._layout = Layout(found.segments)
+        #: Below this the log was compacted, and has gaps.
+        self.cleaned_to = found.cleaned_to
         self._snapshots = found.snapshots
-        #: Closed segments that are not settled yet, then the active one.
-        self._unsynced = tuple(found.unsynced or found.segments[-1:])
-        #: Small files that the next sync is to write: path → content.
-        self._pending: dict[str, bytes] = {}
-        self._sync_lock = threading.Lock()
-        #: How far syncs have reached; truncating takes it back.
-        self._durable_to = -1 if found.unsynced else found.end_offset
-        #: Counts the changes to the directory, and how many of them are durable.
-        self._names = 0
-        self._names_synced = 0
-        #: True from the first append on: then the active segment's index files are out of date.
+        durable_to = -1 if found.unsynced else found.end_offset
+        self._unsynced = Unsynced(disk, path, found.unsynced or found.segments[-1:], durable_to)
+        self._trash = Trash(disk)
+        #: False while the active segment's index files are as it is: until the first append.
         self._appended = False
         self._failure = ""
-        #: (when to remove them, files)
-        self._deleted: deque[tuple[int, list[str]]] = deque()
 
     @classmethod
     def open(
@@ -129,10 +105,9 @@ class Log:
             elif not log.segments:
                 log._add_segment(now_ms)
             elif found.unsynced:
-                log._pending[os.path.join(path, EPOCHS_FILE)] = log.epochs.encode()
-                log._names += 1
+                log._unsynced.write(EPOCHS_FILE, log.epochs.encode())
                 log._appended = True
-                log.sync()
+                log.mark_synced(log.sync())
         except OSError as reason:
             raise _storage_error(path, reason) from reason
         return log
@@ -151,7 +126,7 @@ class Log:
     @property
     def rolled(self) -> bool:
         """True while a closed segment has not been synced."""
-        return len(self._unsynced) > 1
+        return len(self._unsynced.segments) > 1
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -200,33 +175,33 @@ class Log:
         """Close the active segment and go on in a new one. StorageFull when there is no room for another file."""
         snapshot = self.producers.snapshot()
         segment = self._add_segment(now_ms)
-        self._pending[directory.snapshot_path(self.path, self.end_offset)] = snapshot
-        self._snapshots.append(self.end_offset)
+        self._unsynced.write(self._snapshots.add(self.end_offset), snapshot)
         return segment
 
     def _add_segment(self, now_ms: int) -> Segment:
-        base_offset = self.end_offset
-        stem = directory.stem(self.path, base_offset)
-        segment = Segment(self._disk, self._files, stem, base_offset, size=0, created_ms=now_ms, config=self.config)
+        segment = self._segment(self.end_offset, 0, now_ms)
         try:
             segment.create()
         except OSError as reason:
             raise _storage_error(segment.path, reason) from reason
-        self._names += 1
         self._appended = True
-        self._layout = Layout.of([*self.segments, segment])
-        self._unsynced = (*self._unsynced, segment)
+        self._layout = self._layout.with_segments([segment])
+        self._unsynced.add(segment)
         return segment
+
+    def _segment(self, base_offset: int, size: int, now_ms: int) -> Segment:
+        stem = directory.stem(self.path, base_offset)
+        return Segment(self._disk, self._files, stem, base_offset, size=size, created_ms=now_ms, config=self.config)
 
     def _disown_files(self, segment: Segment) -> None:
         """Before the first append to a segment that has index files: they will not be its own any more."""
         segment.disown_companions()
-        self._names += 1
+        self._unsynced.renamed()
         self._appended = True
 
     def _enter_epoch(self, leader_epoch: int, base_offset: int) -> None:
         if self.epochs.assign(leader_epoch, base_offset):
-            self._pending[os.path.join(self.path, EPOCHS_FILE)] = self.epochs.encode()
+            self._unsynced.write(EPOCHS_FILE, self.epochs.encode())
 
     def _write_failed(self, segment: Segment, reason: OSError) -> NoReturn:
         """Cut what was written of the batch, and say what it means."""
@@ -266,48 +241,19 @@ class Log:
                     start=self.start_offset,
                     end=self.end_offset,
                 )
+            visible_end = end_offset if damage is None else min(end_offset, damage.offset)
+            layout = self._layout
+            tail = layout.segments[-1].size, self.end_offset
             try:
-                return self._read(
-                    offset, max_bytes, end_offset if damage is None else min(end_offset, damage.offset), nowait
-                )
+                return layout.read(offset, max_bytes, visible_end, tail, nowait=nowait)
             except BrokenSegment as broken:
                 if not broken.segment.retired:
                     self._found_broken(broken)
+            except Retired:
+                # Deleted or compacted by the loop: in a moment it has put another layout in place.
+                time.sleep(_RETRY_S)
             except OSError as reason:
-                # Deleted or compacted meanwhile? If not, the disk failed.
-                gone = isinstance(reason, FileNotFoundError)
-                if not gone or any(segment.path == reason.filename for segment in self.segments):
-                    raise StorageFailed(f"{self.path}: {reason}") from reason
-
-    def _read(self, offset: int, max_bytes: int, end_offset: int, nowait: bool) -> Data:
-        layout = self._layout
-        number = layout.find(offset)
-        while offset < end_offset:
-            segment = layout.segments[number]
-            try:
-                position = segment.locate(offset, nowait=nowait)
-                limit = self._limit(layout, number, end_offset, nowait)
-                data = segment.read(offset, position, limit, max_bytes, nowait=nowait) if position < limit else b""
-            except Unreadable as where:
-                raise BrokenSegment(segment, where) from None
-            if segment.retired:
-                layout = self._layout
-                number = layout.find(offset)
-            elif data or number + 1 == len(layout.segments):
-                return data
-            else:
-                # Nothing is left of this segment from the offset on: compaction leaves gaps.
-                number += 1
-                offset = max(offset, layout.bases[number])
-        return b""
-
-    def _limit(self, layout: Layout, number: int, end_offset: int, nowait: bool) -> int:
-        """Where in the segment the batches below `end_offset` end."""
-        segment = layout.segments[number]
-        # Before the end offset is looked at: both grow while another thread reads, the size last.
-        size = segment.size
-        following = layout.bases[number + 1] if number + 1 < len(layout.bases) else self.end_offset
-        return size if end_offset >= following else min(size, segment.locate(end_offset, nowait=nowait))
+                raise StorageFailed(f"{self.path}: {reason}") from reason
 
     def _found_broken(self, broken: BrokenSegment) -> None:
         where = broken.where
@@ -318,8 +264,7 @@ class Log:
         if self.damage is not None and self.damage.offset <= damage.offset:
             return
         self.damage = damage
-        segment = self._layout.segments[self._layout.find(damage.offset)]
-        segment.remember(damage.offset, damage.position)
+        self._layout.at(damage.offset).remember(damage.offset, damage.position)
         _log.error(
             "log damaged", file=damage.file, position=damage.position, offset=damage.offset, reason=damage.reason
         )
@@ -349,7 +294,7 @@ class Log:
         except DamagedIndex as reason:
             _log.warning("index of aborted transactions rebuilt", file=segment.path, reason=str(reason))
         try:
-            rebuilt = rebuild_aborted(self._disk, self.path, self.segments, self._snapshots, segment)
+            rebuilt = self._snapshots.aborted_in(segment, self.segments)
         except BrokenSegment as broken:
             self._found_broken(broken)
             raise DamagedLog(str(self.damage), file=broken.segment.path, position=broken.where.position) from None
@@ -371,56 +316,20 @@ class Log:
 
         StorageFailed when the disk says no: what was not synced before may be gone, and the log takes no more writes.
         """
-        with self._sync_lock:
-            # In this order: everything below the end lies in these segments, whatever is appended or rolled meanwhile.
+        with self._unsynced.lock:
+            # Taken first: all below lies in segments that are noted by now, whatever is appended or rolled meanwhile.
             end_offset = self.end_offset
-            segments = self._unsynced
             try:
-                self._sync_files(segments, end_offset)
+                self._unsynced.sync(end_offset)
             except OSError as reason:
                 self._fail(reason)
                 raise StorageFailed(self._failure) from reason
-            self._durable_to = end_offset
         return end_offset
-
-    def _sync_files(self, segments: tuple[Segment, ...], end_offset: int) -> None:
-        names = self._names
-        if end_offset != self._durable_to:
-            for segment in segments:
-                segment.sync()
-        for segment in segments[:-1]:
-            if segment.is_held and segment.settle():
-                names = -1
-        if self._write_pending():
-            names = -1
-        if names != self._names_synced:
-            names = self._names
-            self._disk.fsync_dir(self.path)
-            self._names_synced = names
-
-    def _write_pending(self) -> bool:
-        """Write the small files that wait for it; those that find no room go on waiting."""
-        refused = {}
-        count = 0
-        while self._pending:
-            path, data = self._pending.popitem()
-            try:
-                self._disk.replace(path, data)
-                count += 1
-            except OSError as reason:
-                if reason.errno not in NO_ROOM:
-                    raise
-                refused[path] = data
-        for path, data in refused.items():
-            self._pending.setdefault(path, data)
-        return count > 0
 
     def mark_synced(self, offset: int) -> None:
         """What `sync` returned, told on the loop."""
-        self.synced_offset = max(self.synced_offset, min(offset, self._durable_to))
-        if len(self._unsynced) > 1:
-            *closed, active = self._unsynced
-            self._unsynced = (*(segment for segment in closed if segment.is_held), active)
+        self.synced_offset = max(self.synced_offset, min(offset, self._unsynced.durable_to))
+        self._unsynced.forget_settled()
 
     def close(self) -> None:
         """Make everything durable, with indexes and a snapshot of the producers, and let go of the files.
@@ -440,14 +349,15 @@ class Log:
             self.abandon()
 
     def _write_tail(self) -> None:
-        self._disk.replace(directory.snapshot_path(self.path, self.end_offset), self.producers.snapshot())
-        self._snapshots.append(self.end_offset)
+        """What lets the next start trust the log: a snapshot of the producers, and the indexes of the last segment."""
+        end_offset = self.end_offset
+        snapshot = os.path.join(self.path, self._snapshots.add(end_offset))
+        self._disk.replace(snapshot, self.producers.snapshot())
         if not self._layout.segments[-1].write_companions():
             raise StorageFull(f"{self.path}: there is no room for the indexes")
-        keep = {*self._layout.bases, self.end_offset}
-        for offset in self._snapshots:
-            if offset not in keep:
-                self._disk.unlink(directory.snapshot_path(self.path, offset))
+        bases = set(self._layout.bases)
+        for file in self._snapshots.drop(lambda offset: offset not in bases and offset != end_offset):
+            self._disk.unlink(os.path.join(self.path, file))
         self._disk.fsync_dir(self.path)
 
     def abandon(self) -> None:
@@ -476,7 +386,7 @@ class Log:
     def _start_at(self, offset: int) -> None:
         self.start_offset = offset
         if self.epochs.trim(offset):
-            self._pending[os.path.join(self.path, EPOCHS_FILE)] = self.epochs.encode()
+            self._unsynced.write(EPOCHS_FILE, self.epochs.encode())
 
     def retain(self, now_ms: int, *, floor: int | None = None) -> int:
         """Delete segments that need not be kept (see retention.py), none that reaches beyond `floor`; returns their bytes.
@@ -519,47 +429,36 @@ class Log:
             self._start_at(offset)
 
     def _delete_segments(self, count: int, now_ms: int) -> int:
-        with self._sync_lock:
-            doomed = self._layout.segments[:count]
-            self._layout = Layout.of(self._layout.segments[count:])
-            self._unsynced = tuple(segment for segment in self._unsynced if segment not in doomed)
-            first = self._layout.bases[0]
-            old = [offset for offset in self._snapshots if offset < first]
-            self._snapshots = [offset for offset in self._snapshots if offset >= first]
-            stems = [*(segment.stem for segment in doomed), *(directory.stem(self.path, offset) for offset in old)]
-            for path in map(directory.snapshot_path, [self.path] * len(old), old):
-                self._pending.pop(path, None)
+        doomed, kept = self._layout.segments[:count], self._layout.segments[count:]
+        with self._unsynced.lock:
+            self._unsynced.forget(doomed)
+            self._layout = Layout(kept)
             for segment in doomed:
                 segment.retire()
-            self._put_aside(stems, now_ms)
+            snapshots = self._snapshots.drop(lambda offset: offset < kept[0].base_offset)
+            for file in snapshots:
+                self._unsynced.discard(file)
+        self._put_aside([*doomed], snapshots, now_ms)
         return sum(segment.size for segment in doomed)
 
-    def _put_aside(self, stems: Iterable[str], now_ms: int) -> None:
-        """Rename files to .deleted; they are removed when nobody can be reading them any more."""
-        aside = []
-        for stem in dict.fromkeys(stems):
-            for ending in (*directory.SEGMENT_ENDINGS, ".snapshot"):
-                path = stem + ending
-                if self._disk.exists(path):
-                    self._disk.rename(path, path + ".deleted")
-                    aside.append(path + ".deleted")
-        self._names += 1
-        self._deleted.append((now_ms + self.config.file_delete_delay_ms, aside))
+    def _put_aside(self, segments: Iterable[Segment], others: Iterable[str], now_ms: int) -> None:
+        paths = [segment.stem + ending for segment in segments for ending in directory.SEGMENT_ENDINGS]
+        paths += [os.path.join(self.path, file) for file in others]
+        self._trash.put(paths, now_ms + self.config.file_delete_delay_ms)
+        self._unsynced.renamed()
 
     def purge(self, now_ms: int) -> None:
         """Remove the files that were put aside file.delete.delay.ms ago."""
-        while self._deleted and self._deleted[0][0] <= now_ms:
-            for path in self._deleted.popleft()[1]:
-                self._disk.unlink(path)
+        self._trash.empty(now_ms)
 
     def truncate(self, to: int, now_ms: int) -> None:
         """Cut the log before the batch that holds this offset. Durable when it returns. StorageFailed."""
-        if to >= self.end_offset:
-            return
         if self.damage is not None or self._failure:
             self._refuse()
+        if to >= self.end_offset:
+            return
         try:
-            with self._sync_lock:
+            with self._unsynced.lock:
                 self._truncate(max(to, self.start_offset), now_ms)
             self.mark_synced(self.sync())
         except OSError as reason:
@@ -569,23 +468,88 @@ class Log:
     def _truncate(self, to: int, now_ms: int) -> None:
         layout = self._layout
         number = layout.find(to)
-        segment = layout.segments[number]
-        for later in reversed(layout.segments[number + 1 :]):
-            remove_segment(self._disk, later)
-        self._layout = Layout.of(layout.segments[: number + 1])
+        segment, later = layout.segments[number], layout.segments[number + 1 :]
+        self._unsynced.forget([segment, *later])
+        self._layout = Layout(layout.segments[: number + 1])
+        for each in reversed(later):
+            remove_segment(self._disk, each)
         self.end_offset = segment.cut(to)
-        self._durable_to = -1
         self.synced_offset = min(self.synced_offset, self.end_offset)
-        self._unsynced = (*(each for each in self._unsynced if each.base_offset < segment.base_offset), segment)
+        self._unsynced.add(segment)
+        self._unsynced.durable_to = -1
         self._appended = True
-        self._names += 1
-        for offset in [offset for offset in self._snapshots if offset > self.end_offset]:
-            self._pending.pop(directory.snapshot_path(self.path, offset), None)
-            self._disk.unlink(directory.snapshot_path(self.path, offset))
-            self._snapshots.remove(offset)
+        for file in self._snapshots.drop(lambda offset: offset > self.end_offset):
+            self._unsynced.discard(file)
+            self._disk.unlink(os.path.join(self.path, file))
         if self.epochs.truncate(self.end_offset):
-            self._pending[os.path.join(self.path, EPOCHS_FILE)] = self.epochs.encode()
-        self.producers = producers_at(self._disk, self.path, self.segments, self._snapshots, self.end_offset, now_ms)
+            self._unsynced.write(EPOCHS_FILE, self.epochs.encode())
+        self.producers = self._snapshots.producers_at(self.end_offset, self.segments, now_ms)
+
+    # Compaction
+
+    def compaction(self, now_ms: int) -> Compaction | None:
+        """A round of compaction if one is due: `run` it in a worker thread, then `install` it."""
+        if not self.config.compact or self.damage is not None or self._failure:
+            return None
+        unstable = self.producers.first_unstable_offset(self.synced_offset)
+        return compaction.plan(
+            disk=self._disk,
+            path=self.path,
+            config=self.config,
+            segments=self.segments,
+            start_offset=self.start_offset,
+            first_dirty_offset=self.cleaned_to,
+            stable_end=self.synced_offset if unstable is None else min(unstable, self.synced_offset),
+            producers=self.producers,
+            aborted_of=self._aborted_of,
+            now_ms=now_ms,
+        )
+
+    def install(self, done: Compaction, now_ms: int) -> int:
+        """Put what a round of compaction has written in the place of what it read; returns the bytes that became free.
+
+        Waits for the disk once: the old names must be gone for good before the new ones come. StorageFailed.
+        """
+        self.cleaned_to = max(self.cleaned_to, done.cleaned_to)
+        for segment in self.segments:
+            segment.dense = segment.base_offset >= self.cleaned_to
+        try:
+            current = [each for each in done.rewritten if self._is_current(each)]
+            return self._replace(current, now_ms) if current else 0
+        except OSError as reason:
+            raise _storage_error(self.path, reason) from reason
+
+    def _is_current(self, rewritten: Rewritten) -> bool:
+        """False, and its files are removed, if the log has deleted something of what it replaces."""
+        if not any(segment.retired for segment in rewritten.replaced):
+            return True
+        for ending in directory.SEGMENT_ENDINGS:
+            self._disk.unlink(directory.stem(self.path, rewritten.base_offset) + ending + SWAP)
+        return False
+
+    def _replace(self, rewritten: Sequence[Rewritten], now_ms: int) -> int:
+        replaced = [segment for each in rewritten for segment in each.replaced]
+        added = [self._successor(each, now_ms) for each in rewritten]
+        for segment in replaced:
+            segment.retire()
+        self._put_aside(replaced, [], now_ms)
+        self._disk.fsync_dir(self.path)
+        for segment in added:
+            # The segment itself last: until then all this can be done again.
+            for ending in reversed(directory.SEGMENT_ENDINGS):
+                path = segment.stem + ending
+                if self._disk.exists(path + SWAP):
+                    self._disk.rename(path + SWAP, path)
+        self._layout = self._layout.with_segments(added, removed=replaced)
+        self._unsynced.renamed()
+        return sum(segment.size for segment in replaced) - sum(segment.size for segment in added)
+
+    def _successor(self, rewritten: Rewritten, now_ms: int) -> Segment:
+        segment = self._segment(rewritten.base_offset, rewritten.size, now_ms)
+        segment.dense = False
+        segment.trusted_from = 0
+        segment.set_aborted(rewritten.aborted)
+        return segment
 
 
 def _storage_error(path: str, reason: OSError) -> StorageFull | StorageFailed:

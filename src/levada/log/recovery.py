@@ -14,7 +14,6 @@ A damaged log keeps all its files as they are.
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -32,6 +31,7 @@ from levada.log.producers import Producers
 from levada.log.results import Damage
 from levada.log.scan import Unreadable, batch_follows, whole_batches
 from levada.log.segment import Segment
+from levada.log.snapshots import BrokenSegment, Snapshots
 from levada.records.batch import Batch
 
 _log = structlog.get_logger("levada.log")
@@ -44,7 +44,7 @@ class Recovered:
     segments: list[Segment]
     producers: Producers
     epochs: LeaderEpochs
-    snapshots: list[int]
+    snapshots: Snapshots
     start_offset: int = 0
     end_offset: int = 0
     #: Segments below have been compacted, and have gaps.
@@ -65,12 +65,14 @@ class Recovery:
         self._path = path
         self._config = config
         self._now_ms = now_ms
-        self._found = Recovered(segments=[], producers=Producers(), epochs=LeaderEpochs(), snapshots=[])
+        self._found = Recovered(
+            segments=[], producers=Producers(), epochs=LeaderEpochs(), snapshots=Snapshots(disk, path, [])
+        )
 
     def recover(self, *, recovery_point: int | None, clean: bool, same_boot: bool) -> Recovered:
         found = self._found
         contents = directory.tidy(self._disk, self._path)
-        found.snapshots = contents.snapshots
+        found.snapshots = Snapshots(self._disk, self._path, contents.snapshots)
         found.start_offset = self._checkpoint(directory.START_FILE)
         found.cleaned_to = self._checkpoint(directory.CLEANED_FILE)
         found.epochs = self._read_epochs()
@@ -133,10 +135,10 @@ class Recovery:
     def _forget_beyond(self) -> None:
         """Snapshots and epochs of what the log does not hold tell about something that is gone."""
         found = self._found
-        for offset in [offset for offset in found.snapshots if offset > found.end_offset]:
-            self._disk.unlink(directory.snapshot_path(self._path, offset))
-            found.snapshots.remove(offset)
-        found.epochs.truncate(found.end_offset)
+        if found.damage is None:
+            for file in found.snapshots.drop(lambda offset: offset > found.end_offset):
+                self._disk.unlink(os.path.join(self._path, file))
+            found.epochs.truncate(found.end_offset)
 
     # How far to trust it
 
@@ -179,7 +181,7 @@ class Recovery:
         found = self._found
         segment.set_aborted(AbortedIndex())
         try:
-            segment.set_aborted(rebuild_aborted(self._disk, self._path, found.segments, found.snapshots, segment))
+            segment.set_aborted(found.snapshots.aborted_in(segment, found.segments))
         except BrokenSegment as broken:
             self._break(broken.segment, broken.where)
 
@@ -187,7 +189,7 @@ class Recovery:
         """Producers as they were at this offset."""
         found = self._found
         try:
-            found.producers = producers_at(self._disk, self._path, found.segments, found.snapshots, to, self._now_ms)
+            found.producers = found.snapshots.producers_at(to, found.segments, self._now_ms)
         except BrokenSegment as broken:
             self._break(broken.segment, broken.where)
 
@@ -288,67 +290,8 @@ class Recovery:
         found.unsynced.clear()
 
 
-class BrokenSegment(Exception):
-    """A segment cannot be read on."""
-
-    def __init__(self, segment: Segment, where: Unreadable) -> None:
-        super().__init__(str(where))
-        self.segment = segment
-        self.where = where
-
-
 def remove_segment(disk: Disk, segment: Segment) -> None:
     segment.retire()
     # The segment itself first: what is left of one without it is nothing.
     for ending in directory.SEGMENT_ENDINGS:
         disk.unlink(segment.stem + ending)
-
-
-def producers_at(
-    disk: Disk, path: str, segments: Sequence[Segment], snapshots: Sequence[int], to: int, now_ms: int
-) -> Producers:
-    """Producers as they were at this offset: from the newest snapshot that is whole, and the batches after it."""
-    producers = Producers()
-    start = 0
-    for offset in sorted(snapshots, reverse=True):
-        if offset <= to:
-            try:
-                producers.load(disk.read(directory.snapshot_path(path, offset)), now_ms)
-            except (DamagedIndex, FileNotFoundError) as reason:
-                _log.warning("snapshot of producers ignored", path=path, offset=offset, reason=str(reason))
-                continue
-            start = offset
-            break
-    for batch in batches_between(segments, start, to):
-        producers.applied(batch, now_ms)
-    return producers
-
-
-def rebuild_aborted(
-    disk: Disk, path: str, segments: Sequence[Segment], snapshots: Sequence[int], segment: Segment
-) -> AbortedIndex:
-    """The aborted transactions whose markers lie in this segment, from the log alone. BrokenSegment."""
-    producers = producers_at(disk, path, segments, snapshots, segment.base_offset, 0)
-    rebuilt = AbortedIndex()
-    for batch in batches_between([segment], segment.base_offset, INT64_MAX):
-        completed = producers.applied(batch, 0)
-        if completed is not None and not completed.commit:
-            rebuilt.append(AbortedTransaction.of(completed))
-    return rebuilt
-
-
-def batches_between(segments: Sequence[Segment], start: int, end: int) -> Iterator[Batch]:
-    """Every batch that begins in [start, end), verified. BrokenSegment."""
-    for number, segment in enumerate(segments):
-        following = segments[number + 1].base_offset if number + 1 < len(segments) else INT64_MAX
-        if following <= start or segment.base_offset >= end:
-            continue
-        try:
-            file, position = segment.opened().file, segment.locate(start)
-            for _, batch in whole_batches(file, position, segment.size, segment.base_offset, dense=False):
-                if batch.base_offset >= end:
-                    return
-                if batch.base_offset >= start:
-                    yield batch
-        except Unreadable as where:
-            raise BrokenSegment(segment, where) from None

@@ -35,6 +35,10 @@ _LENGTH: Final = Struct(">8xi")
 Data = bytes | bytearray | memoryview
 
 
+class Retired(Exception):
+    """Another segment, or nothing, has taken this one's place."""
+
+
 class Segment:
     """Batches from `base_offset` on. Appended to by one thread, read by any."""
 
@@ -75,7 +79,7 @@ class Segment:
         self.dense = True
         #: Bytes from here on were written by this process.
         self.trusted_from = size
-        #: True once something else may lie under this segment's path; what was read meanwhile does not count.
+        #: True once something else may lie under this segment's path.
         self.retired = False
         self._held: Opened | None = None
         self._verified = Ranges()
@@ -193,7 +197,7 @@ class Segment:
     # Reading
 
     def opened(self, *, nowait: bool = False) -> Opened:
-        """File and indexes. WouldBlock with `nowait` when they are not at hand."""
+        """File and indexes. Retired; WouldBlock with `nowait` when they are not at hand."""
         held = self._held
         if held is not None:
             return held
@@ -203,11 +207,21 @@ class Segment:
                 raise WouldBlock
             opened = self._open()
             self._files.put(self, opened)
+            if self.retired:
+                self._files.drop(self)
         return opened
 
     def _open(self) -> Opened:
-        file = self._disk.open(self.path)
-        indexed = load(self._disk, self.stem, self.base_offset, file, self.size, self.interval_bytes)
+        try:
+            file = self._disk.open(self.path)
+            indexed = load(self._disk, self.stem, self.base_offset, file, self.size, self.interval_bytes)
+        except FileNotFoundError:
+            if self.retired:
+                raise Retired from None
+            raise
+        # What was opened before the segment retired is its own; after that, nobody knows.
+        if self.retired:
+            raise Retired
         return Opened(file, indexed.indexes)
 
     def load(self) -> Indexed:

@@ -1,0 +1,63 @@
+"""The segments of a log in order, and reading across them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from levada.log.scan import Unreadable
+from levada.log.segment import Data, Segment
+from levada.log.snapshots import BrokenSegment
+
+
+class Layout:
+    """Never changed, only replaced by another: readers in other threads keep the one they began with."""
+
+    __slots__ = ("bases", "segments")
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self.segments = list(segments)
+        self.bases = [segment.base_offset for segment in segments]
+
+    def find(self, offset: int) -> int:
+        """The number of the segment that holds this offset, or would."""
+        return max(0, bisect_right(self.bases, offset) - 1)
+
+    def at(self, offset: int) -> Segment:
+        return self.segments[self.find(offset)]
+
+    def with_segments(self, added: Sequence[Segment], removed: Sequence[Segment] = ()) -> Layout:
+        gone = set(removed)
+        kept = [segment for segment in self.segments if segment not in gone]
+        return Layout(sorted([*kept, *added], key=lambda segment: segment.base_offset))
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, tail: tuple[int, int], *, nowait: bool) -> Data:
+        """Whole batches of one segment, from the one that holds `offset` on and below `end_offset`; nothing if there are none.
+
+        `tail`: the last segment's size, and the log's end offset, taken in this order. BrokenSegment, Retired, WouldBlock.
+        """
+        number = self.find(offset)
+        while offset < end_offset:
+            segment = self.segments[number]
+            try:
+                position = segment.locate(offset, nowait=nowait)
+                limit = self._limit(number, end_offset, tail, nowait)
+                if position < limit:
+                    return segment.read(offset, position, limit, max_bytes, nowait=nowait)
+            except Unreadable as where:
+                raise BrokenSegment(segment, where) from None
+            number += 1
+            if number == len(self.segments):
+                break
+            # Nothing is left of that segment from the offset on: compaction leaves gaps.
+            offset = max(offset, self.bases[number])
+        return b""
+
+    def _limit(self, number: int, end_offset: int, tail: tuple[int, int], nowait: bool) -> int:
+        """Where in the segment the batches below `end_offset` end."""
+        segment = self.segments[number]
+        is_last = number + 1 == len(self.segments)
+        # Both grow while another thread reads, the size after the end offset: a size taken before an end offset that is
+        # not beyond ours is not beyond it either.
+        size, end = tail if is_last else (segment.size, self.bases[number + 1])
+        return size if end_offset >= end else min(size, segment.locate(end_offset, nowait=nowait))
