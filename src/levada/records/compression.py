@@ -40,6 +40,7 @@ _XERIAL_BLOCK: Final = 32 * 1024
 _INT32: Final = Struct(">i")
 #: Above this, unpack into fresh pages, of which only those written to cost anything.
 _PAGES_FROM: Final = 128 * 1024
+_PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 def codec_id(name: str) -> int:
@@ -68,7 +69,7 @@ def decompress(codec: int, data: Bytes, *, limit: int = UNPACKED_BYTES_MAX) -> m
 def _unpack(unpack_into: Callable[[Bytes, memoryview], int], data: Bytes, bound: int, limit: int) -> memoryview:
     """Unpack what can never need more than `bound` bytes."""
     room = min(bound, limit)
-    output = memoryview(bytearray(room) if room <= _PAGES_FROM else mmap.mmap(-1, room))
+    output = memoryview(bytearray(room) if room <= _PAGES_FROM else mmap.mmap(-1, room, flags=_PRIVATE))
     return output[: unpack_into(data, output)]
 
 
