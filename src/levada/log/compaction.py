@@ -55,7 +55,6 @@ def plan(
     producers: Producers,
     aborted_of: Callable[[Segment], AbortedIndex],
     now_ms: int,
-    keys_max: int = KEYS_MAX,
 ) -> Compaction | None:
     """A round of compaction if one is due, as Kafka has it; None otherwise.
 
@@ -87,7 +86,6 @@ def plan(
         producers=producers,
         aborted_of=aborted_of,
         now_ms=now_ms,
-        keys_max=keys_max,
     )
 
 
@@ -121,12 +119,13 @@ class Compaction:
         producers: Producers,
         aborted_of: Callable[[Segment], AbortedIndex],
         now_ms: int,
-        keys_max: int,
     ) -> None:
         self.segments = segments
         #: Below this the log is compacted once the round is installed.
         self.cleaned_to = first_dirty_offset
         self.rewritten: list[Rewritten] = []
+        #: How many keys are held in memory; with more, the round ends early and another follows.
+        self.keys_max = KEYS_MAX
         self._disk = disk
         self._path = path
         self._config = config
@@ -135,7 +134,6 @@ class Compaction:
         self._first_dirty_offset = first_dirty_offset
         self._end_offset = end_offset
         self._now_ms = now_ms
-        self._keys_max = keys_max
         # Taken here, on the loop, where nobody writes meanwhile.
         self._last_records = last_records(producers)
         self._cancelled = False
@@ -201,7 +199,7 @@ class Compaction:
 
     def _learn_keys(self) -> tuple[LatestOffsets, int]:
         """The latest offsets of the keys in the dirty part, and up to where it was read before there were too many."""
-        latest = LatestOffsets(self._keys_max)
+        latest = LatestOffsets(self.keys_max)
         transactions = TransactionsPassed(self._aborted())
         for segment in self.segments:
             for _, batch in self._batches(segment, self._first_dirty_offset):
