@@ -53,11 +53,6 @@ class GroupCoordinator(Directory):
     def config(self) -> GroupConfig:
         return self._rebalancer.config
 
-    @config.setter
-    def config(self, config: GroupConfig) -> None:
-        """New limits and delays hold from the next rebalance on."""
-        self._rebalancer.config = config
-
     # -- life ----------------------------------------------------------------------------------------------------
 
     def load(self, snapshots: Iterable[GroupSnapshot], now_ms: int) -> None:

@@ -376,7 +376,8 @@ def test_a_static_member_may_come_back_to_a_full_group() -> None:
 def test_the_last_to_join_again_are_out_when_the_limit_was_lowered() -> None:
     groups = Groups()
     seats = groups.stable(None, None, None)
-    groups.config = groups.coordinator.config = type(groups.config)(size_max=2)
+    groups.config = type(groups.config)(size_max=2)
+    groups.restart()
     again = [groups.again(seat) for seat in seats]
     assert [call.is_answered and call.error for call in again] == [None, None, GroupFull]
     assert again[0].answer.generation == seats[0].generation + 1

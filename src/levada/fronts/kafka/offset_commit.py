@@ -1,0 +1,115 @@
+"""OffsetCommit, versions 2–10.
+
+- Each partition has its own answer: what is unknown (UNKNOWN_TOPIC_OR_PARTITION; from version 10 on, by id,
+  UNKNOWN_TOPIC_ID) or too long (OFFSET_METADATA_TOO_LARGE) is refused by name, the others are stored.
+- Only members commit for a group that has any, and only in its current generation. A commit also keeps the session alive.
+- Answers when the offsets are as durable as the offsets topic's policy says.
+- Versions 2–4 may ask for a retention of their own, which is honoured. Throttling is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from levada.broker.groups import now_ms
+from levada.config import INT64_MAX
+from levada.engine.port import At, Committed, TopicInfo
+from levada.errors import (
+    IllegalGeneration,
+    LevadaError,
+    OffsetMetadataTooLarge,
+    UnknownGroup,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from levada.fronts.kafka.call import Call
+from levada.fronts.kafka.group_error import group_code
+from levada.wire.codec import Message
+
+
+class _Entry(NamedTuple):
+    """One partition of the request: where it goes, or why it is refused."""
+
+    at: At | None
+    committed: Committed
+    error: LevadaError | None = None
+
+
+async def handle(request: Message, call: Call) -> Mapping[str, Any]:
+    topics = [(topic, list(_entries(topic, call))) for topic in request.topics]
+    offsets = {entry.at: entry.committed for _, entries in topics for entry in entries if entry.at is not None}
+    error = await _commit(request, offsets, call) if offsets else None
+    return {
+        "topics": [
+            {
+                "topic_id": topic.topic_id,
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": partition.partition_index,
+                        "error_code": group_code(call, error if entry.error is None else entry.error),
+                    }
+                    for partition, entry in zip(topic.partitions, entries, strict=True)
+                ],
+            }
+            for topic, entries in topics
+        ]
+    }
+
+
+async def _commit(request: Message, offsets: Mapping[At, Committed], call: Call) -> LevadaError | None:
+    """Store what can be stored; the error is that of every partition that was to be stored."""
+    try:
+        _check_group(request, call)
+        expire_ms = -1
+        if request.retention_time_ms >= 0:
+            expire_ms = min(INT64_MAX, time.time_ns() // 1_000_000 + request.retention_time_ms)
+        await call.node.engine.offset_store.commit(request.group_id, offsets, expire_ms=expire_ms)
+    except LevadaError as error:
+        return error
+    return None
+
+
+def _check_group(request: Message, call: Call) -> None:
+    try:
+        call.node.groups.check_commit(
+            request.group_id,
+            request.member_id,
+            request.generation_id_or_member_epoch,
+            request.group_instance_id,
+            now_ms=now_ms(),
+        )
+    except UnknownGroup as error:
+        # Clients before version 9 do not expect GROUP_ID_NOT_FOUND here.
+        raise error if call.version >= 9 else IllegalGeneration(str(error)) from error
+
+
+def _entries(topic: Message, call: Call) -> Iterator[_Entry]:
+    view = call.node.engine.view
+    info = view.by_id(topic.topic_id) if call.version >= 10 else view.get(topic.name)
+    metadata_max = call.node.config.number("offset.metadata.max.bytes")
+    for partition in topic.partitions:
+        metadata = partition.committed_metadata or ""
+        committed = Committed(partition.committed_offset, partition.committed_leader_epoch, metadata)
+        if info is None:
+            yield _Entry(None, committed, _unknown(topic, call))
+        elif not 0 <= partition.partition_index < info.partitions:
+            yield _Entry(None, committed, _no_partition(info, partition.partition_index))
+        elif len(metadata) > metadata_max:
+            text = f"metadata of {len(metadata)} characters: offset.metadata.max.bytes is {metadata_max}"
+            yield _Entry(None, committed, OffsetMetadataTooLarge(text))
+        else:
+            yield _Entry(At(info.name, partition.partition_index), committed)
+
+
+def _unknown(topic: Message, call: Call) -> LevadaError:
+    if call.version >= 10:
+        return UnknownTopicId(f"there is no topic with id {topic.topic_id}")
+    return UnknownTopic(f"there is no topic {topic.name!r}")
+
+
+def _no_partition(info: TopicInfo, index: int) -> LevadaError:
+    return UnknownPartition(f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {index}")
