@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
@@ -35,6 +36,8 @@ from loop import data, seen, serve
 
 CLIENT = {"broker.address.family": "v4", "log_level": "3", "reconnect.backoff.ms": "20", "retry.backoff.ms": "20"}
 END_S = 20.0
+LOADING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+Answer = TypeVar("Answer")
 KAFKA_NAMES = {
     "UNKNOWN_TOPIC_OR_PART": "UNKNOWN_TOPIC_OR_PARTITION",
     "MSG_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE",
@@ -53,6 +56,18 @@ def record(message: Message) -> dict[str, Any]:
     kind, timestamp = message.timestamp()
     stamp = -1 if kind == TIMESTAMP_NOT_AVAILABLE else timestamp
     return seen(message.partition(), message.offset(), stamp, message.key(), message.value(), message.headers())
+
+
+def patiently(work: Callable[[], Answer]) -> Answer:
+    """Ask again while the group's coordinator is loading, which the admin client leaves to its user."""
+    deadline = time.monotonic() + END_S
+    while True:
+        try:
+            return work()
+        except KafkaException as error:
+            if name_of(error) not in LOADING or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 class Member(threading.Thread):
@@ -183,6 +198,9 @@ class Calls:
         member.join(10)
 
     def commit(self, at: str, group: str, topic: str, offsets: dict[str, int]) -> None:
+        patiently(lambda: self.commit_once(at, group, topic, offsets))
+
+    def commit_once(self, at: str, group: str, topic: str, offsets: dict[str, int]) -> None:
         places = [TopicPartition(topic, int(index), offset) for index, offset in offsets.items()]
         futures = self.admin(at).alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
         for future in futures.values():
@@ -191,6 +209,9 @@ class Calls:
                     raise KafkaException(place.error)
 
     def committed(self, at: str, group: str, topic: str) -> dict[str, int | None]:
+        return patiently(lambda: self.committed_once(at, group, topic))
+
+    def committed_once(self, at: str, group: str, topic: str) -> dict[str, int | None]:
         asked = [TopicPartition(topic, index) for index in self.partitions(at, topic)]
         futures = self.admin(at).list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)])
         answer = [place for future in futures.values() for place in future.result().topic_partitions]

@@ -373,19 +373,22 @@ public class Driver {
         }
     }
 
+    /** Run a tool's main method. The first exit counts, since tools catch what we throw there and exit again. */
     static Object tool(JsonNode request) throws Exception {
         List<String> arguments = new ArrayList<>();
         request.get("arguments").forEach(argument -> arguments.add(argument.asText()));
         ByteArrayOutputStream out = new ByteArrayOutputStream(), errors = new ByteArrayOutputStream();
         PrintStream usualOut = System.out, usualErrors = System.err;
         InputStream usualIn = System.in;
-        int[] status = {0};
+        List<Integer> exits = Collections.synchronizedList(new ArrayList<>());
+        List<Runnable> hooks = Collections.synchronizedList(new ArrayList<>());
         Exit.Procedure leave = (code, message) -> {
-            status[0] = code;
+            exits.add(code);
             throw new Exited(code, message);
         };
         Exit.setExitProcedure(leave);
         Exit.setHaltProcedure(leave);
+        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
         System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         System.setIn(new ByteArrayInputStream(request.path("stdin").asText().getBytes(StandardCharsets.UTF_8)));
@@ -394,15 +397,17 @@ public class Driver {
         } catch (InvocationTargetException thrown) {
             if (!(thrown.getCause() instanceof Exited)) {
                 thrown.getCause().printStackTrace();
-                status[0] = 1;
+                exits.add(1);
             }
         } finally {
+            hooks.forEach(Runnable::run); // what the JVM would do at its end
             System.out.flush();
             System.setOut(usualOut);
             System.setErr(usualErrors);
             System.setIn(usualIn);
         }
-        return Map.of("status", status[0], "out", out.toString(StandardCharsets.UTF_8), "errors", errors.toString(StandardCharsets.UTF_8));
+        int status = exits.isEmpty() ? 0 : exits.get(0);
+        return Map.of("status", status, "out", out.toString(StandardCharsets.UTF_8), "errors", errors.toString(StandardCharsets.UTF_8));
     }
 
     // ---- records as JSON: bytes are latin-1 text
