@@ -28,15 +28,17 @@ class Server:
         self.config = config
         self._engine: EmbeddedEngine | None = None
         self._listener: Listener | None = None
+        self._groups: GroupCoordinator | None = None
         self._timer: GroupTimer | None = None
 
     async def start(self) -> None:
         """Open the data and accept connections. What fails here leaves nothing open."""
         self._engine = engine = await EmbeddedEngine.open(self.config.data, self.config)
         try:
-            groups = _groups(engine, self.config)
+            self._groups = groups = _groups(engine, self.config)
             node = Node(self.config, engine, groups, self.config.node_id)
-            self._timer = GroupTimer(groups)
+            sweep_ms = self.config.number("offsets.retention.check.interval.ms")
+            self._timer = GroupTimer(groups, engine.offset_store, sweep_ms=sweep_ms)
             self._timer.start()
             self._listener = Listener(node)
             await self._listener.start()
@@ -58,8 +60,12 @@ class Server:
     async def stop(self, grace_s: float = GRACE_S) -> None:
         """Answer what is in flight, make everything durable, close. A second call does nothing."""
         listener, self._listener = self._listener, None
+        groups, self._groups = self._groups, None
         timer, self._timer = self._timer, None
         engine, self._engine = self._engine, None
+        if groups is not None:
+            # Members that wait for a rebalance are sent to look for their coordinator again, not waited for.
+            groups.close(now_ms())
         if listener is not None:
             await listener.stop(grace_s)
         if timer is not None:
@@ -72,6 +78,7 @@ def _groups(engine: EmbeddedEngine, config: BrokerConfig) -> GroupCoordinator:
     store = engine.offset_store
     groups = GroupCoordinator(GroupConfig.of(config), store.save_group, store.forget_group, store.groups)
     groups.load(store.group_snapshots(), now_ms())
+    engine.reads_topic = groups.may_read
     return groups
 
 
