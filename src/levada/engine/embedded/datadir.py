@@ -16,11 +16,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import structlog
@@ -40,7 +41,14 @@ DELETED: Final = "-delete"
 Upgrade = Callable[[Path, Disk], None]
 UPGRADES: Final[Mapping[int, Upgrade]] = {}
 
+_SEGMENT: Final = re.compile(r"[0-9]{20}\.log")
+
 _log = structlog.get_logger("levada.data")
+
+
+class SegmentFile(NamedTuple):
+    path: str
+    base_offset: int
 
 
 class DirectoryLock:
@@ -171,6 +179,16 @@ class DataDir:
     def partitions(self) -> list[At]:
         """Every partition that has a directory."""
         return [at for _, at in _partitions(self.path, self.disk)]
+
+    def segments(self, at: At) -> list[SegmentFile]:
+        """A partition's segments by name, oldest first, without opening it; none if it has no directory."""
+        directory = self.partition_path(at)
+        try:
+            names = self.disk.listdir(str(directory))
+        except FileNotFoundError:
+            return []
+        found = (SegmentFile(str(directory / name), int(name[:20])) for name in names if _SEGMENT.fullmatch(name))
+        return sorted(found, key=lambda segment: segment.base_offset)
 
     def deleted(self) -> list[Path]:
         """Directories that a deletion left behind."""

@@ -30,6 +30,7 @@ from levada.engine.embedded.partition import Partition
 from levada.engine.embedded.partitions import Partitions
 from levada.engine.embedded.producer_ids import ProducerIds
 from levada.engine.embedded.registry import Registry, registry_topic
+from levada.engine.embedded.scrubber import Scrubber
 from levada.engine.embedded.syncer import Syncer
 from levada.engine.embedded.topics import Configs, Topics
 from levada.engine.embedded.transaction_limits import TransactionLimits
@@ -55,7 +56,7 @@ from levada.errors import UnknownTopicId
 from levada.log.disk import Disk, WouldBlock
 
 #: Threads for cold reads, compaction, checkpoints and removals. The syncer has its own.
-WORKERS: Final = 4
+WORKERS: Final = 8
 
 T = TypeVar("T")
 
@@ -110,6 +111,13 @@ class EmbeddedEngine(Engine):
         self.retention_floors: list[Callable[[At], int | None]] = []
         #: Asked before an offset expires: may members of this group still read this topic?
         self.reads_topic: Callable[[str, str], bool] = lambda group, topic: False
+        self._scrubber = Scrubber(
+            data,
+            self._partitions,
+            is_topic=lambda name: self._registry.get(name) is not None,
+            workers=self.in_thread,
+        )
+        self._scrubbing: asyncio.Task[None] | None = None
         self._timetable = Timetable()
         self._upkeep = Upkeep(
             data,
@@ -161,6 +169,8 @@ class EmbeddedEngine(Engine):
         self._topics.deleted = self._forget_offsets
         self._plan_upkeep()
         self._timetable.start()
+        if self._data.was_clean:
+            self._scrubbing = asyncio.create_task(self._scrubber.run(), name="levada-scrubber")
 
     def _plan_upkeep(self) -> None:
         upkeep = self._upkeep
@@ -199,6 +209,9 @@ class EmbeddedEngine(Engine):
 
     async def close(self) -> None:
         """Finish what was begun, make everything durable, and say so in the directory."""
+        if self._scrubbing is not None:
+            self._scrubbing.cancel()
+            await asyncio.wait([self._scrubbing])
         await self._upkeep.stop()
         await self._timetable.stop()
         while self._changes:
@@ -238,6 +251,10 @@ class EmbeddedEngine(Engine):
         if info is None:
             raise UnknownTopicId(f"there is no topic with id {topic_id}")
         return self._partitions.get(info.name, index)
+
+    def open_partitions(self) -> Sequence[Partition]:
+        """Those in use since the start; for measuring and for naming damage."""
+        return self._partitions.all()
 
     def config_of(self, topic: str) -> TopicConfig:
         """UnknownTopic."""

@@ -164,29 +164,21 @@ class Upkeep:
             await asyncio.sleep(0)
 
 
-def _segments(data: DataDir, at: At) -> list[str]:
-    directory = str(data.partition_path(at))
-    try:
-        return sorted(f"{directory}/{name}" for name in data.disk.listdir(directory) if name.endswith(".log"))
-    except FileNotFoundError:
-        return []
-
-
 def _has_expired(data: DataDir, at: At, config: TopicConfig, now_ms: int) -> bool:
     """Whether retention may find something in a partition that is not open."""
-    segments = _segments(data, at) if config.delete else []
+    segments = data.segments(at) if config.delete else []
     if not segments:
         return False
     try:
-        if config.retention_bytes >= 0 and len(segments) > 1:
-            return sum(data.disk.size(path) for path in segments) > config.retention_bytes
-        oldest = segments[0]
-        is_old = 0 <= config.retention_ms < now_ms - data.disk.modified_ms(oldest)
-        return is_old and data.disk.size(oldest) > 0
+        size = sum(data.disk.size(segment.path) for segment in segments)
+        if config.retention_bytes >= 0 and len(segments) > 1 and size > config.retention_bytes:
+            return True
+        age_ms = now_ms - data.disk.modified_ms(segments[0].path)
+        return size > 0 and 0 <= config.retention_ms < age_ms
     except FileNotFoundError:
         return False
 
 
 def _may_be_compacted(data: DataDir, at: At, config: TopicConfig, now_ms: int) -> bool:
     """Compaction leaves the active segment alone."""
-    return config.compact and len(_segments(data, at)) > 1
+    return config.compact and len(data.segments(at)) > 1

@@ -217,13 +217,18 @@ class Partition:
         return await self._workers(partial(self.log.offset_at, timestamp_ms, self._end))
 
     async def max_timestamp(self) -> Found | None:
-        """The first visible record that has the latest timestamp."""
+        """The first record that has the latest timestamp; waits until it is visible."""
         self._check_here()
-        return await self._workers(partial(self.log.max_timestamp, self._end))
+        found = await self._workers(self.log.max_timestamp)
+        if found is not None and (waiting := self.when_durable(found.offset + 1)) is not None:
+            await waiting
+        return found
 
     def _check_offset(self, offset: int) -> Bounds:
         self._check_here()
-        start, end = self.log.start_offset, self.log.end_offset
+        start, end, damage = self.log.start_offset, self.log.end_offset, self.log.damage
+        if damage is not None and offset >= damage.offset:
+            raise DamagedLog(f"{self.at}: {damage}", file=damage.file, position=damage.position)
         if not start <= offset <= end:
             raise OffsetOutOfRange(f"{self.at}: offset {offset} is not within {start} to {end}", start=start, end=end)
         return self.bounds
@@ -326,7 +331,7 @@ class Partition:
             self._compaction = compaction
             try:
                 if await self._workers(compaction.run) and not self._gone:
-                    self.log.install(compaction)
+                    self.log.install(compaction, self._now_ms())
             except DamagedLog:
                 self.found_damage()
                 raise
@@ -365,6 +370,12 @@ class Partition:
             raise self._refusal()
 
     # Damage
+
+    async def scrub(self) -> int:
+        """Verify what of the last segment was not verified yet; return its size."""
+        await self._workers(self.log.scrub)
+        self.found_damage()
+        return self.log.segments[-1].size if self.log.segments else 0
 
     def found_damage(self) -> None:
         """A read met bytes that are not what was written."""

@@ -88,15 +88,15 @@ class Partitions:
         if self._closing:
             raise ShuttingDown
         at = At(topic, index)
-        return self._install(at, info, self._open_log(at, info))
+        return self._install(at, info, *self._open_log(at, info))
 
-    def _open_log(self, at: At, info: TopicInfo) -> Log:
-        """Blocks for as long as it takes to verify what was not closed properly."""
+    def _open_log(self, at: At, info: TopicInfo) -> tuple[Log, bool]:
+        """The log, and whether its directory is known to be durable. Takes as long as verifying what was not closed well."""
         known = self._data.recovery.of(at)
         path = self._data.partition_path(at)
         try:
-            self._claim(path, info.id, at.partition)
-            return Log.open(
+            was_there = self._claim(path, info.id, at.partition)
+            log = Log.open(
                 str(path),
                 self._config_of(info),
                 self._data.disk,
@@ -108,8 +108,10 @@ class Partitions:
             )
         except OSError as reason:
             raise storage_error(at, reason) from reason
+        return log, was_there and known.clean
 
-    def _install(self, at: At, info: TopicInfo, log: Log) -> Partition:
+    def _install(self, at: At, info: TopicInfo, log: Log, is_settled: bool) -> Partition:
+        settle = partial(partition_metadata.settle, self._data.disk, self._data.partition_path(at))
         partition = self._open[at] = Partition(
             at,
             info.id,
@@ -118,23 +120,24 @@ class Partitions:
             syncer=self._syncer,
             workers=self._workers,
             now_ms=self._now_ms,
-            settle=partial(partition_metadata.settle, self._data.disk, self._data.partition_path(at)),
+            settle=None if is_settled else settle,
         )
         self._data.recovery.opened(at, log.synced_offset)
         self._opened(partition)
         return partition
 
-    def _claim(self, path: Path, topic_id: UUID, index: int) -> None:
-        """Make the directory this topic's, or find that it is. One left by a topic of the same name is put aside."""
+    def _claim(self, path: Path, topic_id: UUID, index: int) -> bool:
+        """Make the directory this topic's, or find that it is: True. One left by a topic of the same name is put aside."""
         disk = self._data.disk
         found = partition_metadata.read(disk, path)
         if found == topic_id:
-            return
+            return True
         if found is not None:
             _log.warning("directory of a deleted topic put aside", directory=str(path), topic_id=str(found))
             disk.rename(str(path), str(self._data.deleted_path(found, index)))
         disk.mkdir(str(path))
         partition_metadata.write(disk, path, topic_id)
+        return False
 
     # Removal
 
@@ -203,28 +206,30 @@ class Partitions:
         info = self._registry.get(at.topic)
         if info is None or at.partition >= info.partitions or at in self._open:
             return
-        log = await self._workers(lambda: self._open_log(at, info) if self._tail_bytes(at) > EAGER_BYTES else None)
-        if log is not None:
-            self._install(at, info, log)
+        opened = await self._workers(lambda: self._open_log(at, info) if self._tail_bytes(at) > EAGER_BYTES else None)
+        if opened is not None:
+            self._install(at, info, *opened)
 
     def _tail_bytes(self, at: At) -> int:
-        directory = self._data.partition_path(at)
-        segments = sorted(name for name in self._data.disk.listdir(str(directory)) if name.endswith(".log"))
-        return self._data.disk.size(str(directory / segments[-1])) if segments else 0
+        segments = self._data.segments(at)
+        return self._data.disk.size(segments[-1].path) if segments else 0
 
     async def close(self) -> None:
-        """Sync and close everything. A partition that cannot be closed well is looked at again on the next start."""
+        """Sync and close everything, several at a time."""
         self._closing = True
-        for at, partition in self._open.items():
-            await self._syncer.quiet(partition)
-            partition.retire(ShuttingDown)
-            try:
-                await self._workers(partition.close)
-                self._data.recovery.reached(at, partition.log.synced_offset)
-            except (OSError, LevadaError) as reason:
-                _log.error("partition not closed", partition=str(at), reason=str(reason))
-                self._data.recovery.unrecovered[at] = 0
+        await asyncio.gather(*(self._close(partition) for partition in self._open.values()))
         self._open.clear()
+
+    async def _close(self, partition: Partition) -> None:
+        """One that cannot be closed well is looked at again on the next start."""
+        await self._syncer.quiet(partition)
+        partition.retire(ShuttingDown)
+        try:
+            await self._workers(partition.close)
+            self._data.recovery.reached(partition.at, partition.log.synced_offset)
+        except (OSError, LevadaError) as reason:
+            _log.error("partition not closed", partition=str(partition.at), reason=str(reason))
+            self._data.recovery.unrecovered[partition.at] = 0
 
     def recovery_points(self) -> dict[At, int]:
         """How far each partition is durable now."""
