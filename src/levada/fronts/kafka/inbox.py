@@ -11,6 +11,7 @@ frames, `settle()` closes the round. A frame is valid until `settle()`; after th
 
 from __future__ import annotations
 
+from mmap import mmap
 from struct import Struct
 from typing import Final
 
@@ -23,36 +24,37 @@ _unpack_size = SIZE.unpack_from
 
 
 class Buffers:
-    """Frame buffers to be used again: fresh memory for each large frame would cost more than reading it.
+    """Memory for frames, used again where it can be: fresh memory for each large frame costs more than reading it.
 
-    Sizes are powers of two. At most `kept_bytes_max` are kept; larger or further ones are left to the allocator.
+    Large ones are mapped, in sizes of powers of two: what a client only promises to send takes no memory yet. At most
+    `kept_bytes_max` are kept for the next frame.
     """
 
     _smallest: Final = 128 * KiB
     _largest: Final = 4 * MiB
 
     def __init__(self, kept_bytes_max: int = 16 * MiB) -> None:
-        self._free: dict[int, list[bytearray]] = {}
+        self._free: dict[int, list[mmap]] = {}
         self._kept_bytes = 0
         self._kept_bytes_max = kept_bytes_max
 
-    def get(self, size: int) -> bytearray:
+    def get(self, size: int) -> bytearray | mmap:
         """At least `size` bytes."""
-        if size > self._largest or size < self._smallest // 2:
+        if size <= self._smallest // 2:
             return bytearray(size)
+        if size > self._largest:
+            return mmap(-1, size)
         size = max(self._smallest, 1 << (size - 1).bit_length())
         free = self._free.get(size)
         if free:
             self._kept_bytes -= size
             return free.pop()
-        return bytearray(size)
+        return mmap(-1, size)
 
-    def put(self, buffer: bytearray) -> None:
-        """Take a buffer back that nobody looks at any more."""
+    def put(self, buffer: bytearray | mmap) -> None:
+        """Take memory back that nobody looks at any more."""
         size = len(buffer)
-        if not self._smallest <= size <= self._largest or size & (size - 1):
-            return
-        if self._kept_bytes + size <= self._kept_bytes_max:
+        if isinstance(buffer, mmap) and size <= self._largest and self._kept_bytes + size <= self._kept_bytes_max:
             self._kept_bytes += size
             self._free.setdefault(size, []).append(buffer)
 
@@ -73,7 +75,7 @@ class Inbox:
         self._frame_bytes_max = frame_bytes_max
         self._data = scratch
         #: The buffer behind `_data` where it is the connection's own.
-        self._own: bytearray | None = None
+        self._own: bytearray | mmap | None = None
         #: Up to three bytes of a size; the rest comes with the next read.
         self._prefix = b""
         self._begin = 0

@@ -23,6 +23,7 @@ from levada.errors import (
     InvalidRecord,
     InvalidTopicName,
     LevadaError,
+    ShuttingDown,
     TimedOut,
     UnsupportedCompression,
 )
@@ -35,10 +36,14 @@ from levada.records.compression import CODECS
 from levada.wire.produce import Produced, ProduceRequest, read_request, write_response
 
 _INVALID_REQUIRED_ACKS: Final = 21
+_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
 _OLDEST: Final = 3
 #: From this version on records may be compressed with zstd.
 _ZSTD_FROM: Final = 7
 _ZSTD: Final = CODECS["zstd"]
+#: From these on a batch adds its partition to its transaction, and the client knows TRANSACTION_ABORTABLE.
+_IMPLICIT_FROM: Final = 12
+_ABORTABLE_FROM: Final = 11
 
 #: The answers, topic by topic, as the wire takes them.
 Rows = list[tuple[str | UUID, list[Produced]]]
@@ -51,6 +56,10 @@ def serve(body: memoryview, call: Call) -> Body | Later | None:
     if request.acks not in (-1, 0, 1):
         return _refuse_acks(request, call)
     return _append(request, call)
+
+
+class _NoTransactionalId(Exception):
+    """Kafka's answer to this is that the transactional id is not the client's to use; no other part of us knows that."""
 
 
 class _Wait(NamedTuple):
@@ -71,17 +80,34 @@ def _append(request: ProduceRequest, call: Call) -> Body | Later | None:
         for index, records in partitions:
             try:
                 partition = _partition(topic, index, call)
-                appended = partition.append(_batch(records, call.version))
-                future = partition.when_durable(appended.last_offset + 1)
-            except LevadaError as error:
+                batch = _batch(records, call.version)
+                added = _join(batch, partition, request, call) if batch.is_transactional else None
+                appended = partition.append(batch)
+                written = partition.when_durable(appended.last_offset + 1) if request.acks else None
+            except (LevadaError, _NoTransactionalId) as error:
                 refusals.append(f"{topic}-{index}: {error}")
                 row.append(_refused(index, error))
                 continue
-            if future is not None:
-                waits.append(_Wait(len(rows), len(row), future))
+            waits += [_Wait(len(rows), len(row), future) for future in (written, added) if future is not None]
             row.append(Produced(index, NONE, appended.base_offset, appended.timestamp_ms, appended.start_offset))
         rows.append((topic, row))
     return _answer(request, call, rows, waits, refusals)
+
+
+def _join(batch: Batch, partition: Partition, request: ProduceRequest, call: Call) -> asyncio.Future[None] | None:
+    """Have the partition in the batch's transaction. A future where the transaction log has to know of it first."""
+    if request.transactional_id is None:
+        raise _NoTransactionalId("the batch is transactional and the request names no transactional id")
+    transactions = call.node.engine.transactions
+    receipt = transactions.on_transactional_append(
+        batch.producer_id,
+        batch.producer_epoch,
+        partition.at,
+        transactional_id=request.transactional_id,
+        implicit=call.version >= _IMPLICIT_FROM,
+        abortable=call.version >= _ABORTABLE_FROM,
+    )
+    return asyncio.ensure_future(transactions.durable(receipt)) if request.acks and receipt is not None else None
 
 
 def _answer(
@@ -117,8 +143,9 @@ def _batch(records: memoryview | None, version: int) -> Batch:
     return batch
 
 
-def _refused(index: int, error: LevadaError) -> Produced:
-    return Produced(index, code_of(error), error_message=str(error))
+def _refused(index: int, error: Exception) -> Produced:
+    code = _TRANSACTIONAL_ID_AUTHORIZATION_FAILED if isinstance(error, _NoTransactionalId) else code_of(error)
+    return Produced(index, code, error_message=str(error))
 
 
 class Durable(Later):
@@ -136,9 +163,9 @@ class Durable(Later):
             wait.future.add_done_callback(partial(self._done, wait))
 
     def _done(self, wait: _Wait, future: asyncio.Future[None]) -> None:
+        error = ShuttingDown() if future.cancelled() else future.exception()
         if self.frame is not None:
             return
-        error = future.exception()
         if error is not None:
             self._refuse(wait, error)
         self._open -= 1
@@ -155,8 +182,9 @@ class Durable(Later):
 
     def _refuse(self, wait: _Wait, error: BaseException) -> None:
         topic, row = self._rows[wait.topic]
-        notice.refused(self.call, "Produce", f"{topic}-{row[wait.place].partition}: {error}")
-        row[wait.place] = Produced(row[wait.place].partition, code_of(error), error_message=str(error))
+        index = row[wait.place].partition
+        notice.refused(self.call, "Produce", f"{topic}-{index}: {error}")
+        row[wait.place] = Produced(index, code_of(error), error_message=str(error))
 
     def drop(self) -> None:
         super().drop()

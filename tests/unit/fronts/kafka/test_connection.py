@@ -58,6 +58,13 @@ class FakeListener:
         self.connections.discard(connection)
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop turn until it is so."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
 class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -90,8 +97,8 @@ async def connected(listener: FakeListener) -> AsyncIterator[Client]:
     others = set(listener.connections)
     server = await listener.loop.create_server(lambda: Connection(listener), "127.0.0.1", 0)  # type: ignore[arg-type]
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-    while not (own := listener.connections - others):
-        await asyncio.sleep(0)
+    await until(lambda: listener.connections - others)
+    own = listener.connections - others
     try:
         yield Client(reader, writer)
     finally:
@@ -99,8 +106,7 @@ async def connected(listener: FakeListener) -> AsyncIterator[Client]:
         server.close()
         for connection in own:
             connection.abort()
-        while own & listener.connections:
-            await asyncio.sleep(0)
+        await until(lambda: not own & listener.connections)
 
 
 @pytest.fixture
@@ -281,8 +287,7 @@ async def test_requests_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -
         assert await client.nothing_comes()
         assert len(flying) == 5
         for number in range(12):
-            while len(flying) <= number:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(flying) > number)  # noqa: B023
             flying[number].answer(b"")
             assert await client.receive() == struct.pack(">i", number)
 
