@@ -111,11 +111,16 @@ class KafkaBroker:
             if done.returncode:
                 raise RuntimeError(f"StorageTool could not format: {done.stdout}{done.stderr}")
 
-    def start(self) -> KafkaBroker:
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start the process without waiting for it to be ready."""
         self.format()
         with self.output.open("ab") as output:
             command = [*self.java, "kafka.Kafka", str(self.home / "server.properties")]
             self.process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        return self.process
+
+    def start(self) -> KafkaBroker:
+        self.process = self.launch()
         try:
             wait_for_port(self.port, self.process, START_TIMEOUT_S)
         except BaseException:

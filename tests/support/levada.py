@@ -61,13 +61,18 @@ class LevadaBroker:
             command += ["--set", f"{name}={value}"]
         return [*command, *self.flags]
 
-    def start(self) -> LevadaBroker:
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start the process without waiting for it to be ready."""
         with self.output.open("ab") as errors:
             self.process = subprocess.Popen(
                 self.command(), stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, cwd=self.home
             )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        return self.process
+
+    def start(self) -> LevadaBroker:
+        process = self.launch()
+        assert process.stdout is not None
+        line = process.stdout.readline()
         if not line:
             self.kill()
             raise RuntimeError(f"levada up ended before it was ready:\n{self.log()}")

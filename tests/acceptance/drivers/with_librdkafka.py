@@ -104,10 +104,17 @@ class Calls:
         return self.admins[at]
 
     def produce(
-        self, at: str, topic: str, records: list[Any], codec: str, idempotent: bool, batch: int
+        self,
+        at: str,
+        topic: str,
+        records: list[Any],
+        codec: str,
+        idempotent: bool,
+        batch: int,
+        patience_ms: int = 30_000,
     ) -> list[list[int]]:
         config = {**CLIENT, "bootstrap.servers": at, "acks": "all", "compression.type": codec, "linger.ms": 5}
-        config["enable.idempotence"] = idempotent
+        config |= {"enable.idempotence": idempotent, "message.timeout.ms": patience_ms}
         if batch:
             config |= {"batch.num.messages": batch, "linger.ms": 0}
         return self.send_all(Producer(config), topic, records)
