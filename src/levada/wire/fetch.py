@@ -37,6 +37,7 @@ from levada.wire.primitives import (
 )
 
 __all__ = [
+    "TOPIC_IDS",
     "FetchRequest",
     "FetchResponse",
     "Fetched",
