@@ -26,8 +26,16 @@ _NO_ID: Final = UUID(int=0)
 
 async def handle(request: Message, call: Call) -> Mapping[str, Any]:
     if call.version < 8:
-        return _group(request.group_id, request.topics, request.require_stable, call)
-    return {"groups": [_group(one.group_id, one.topics, request.require_stable, call) for one in request.groups]}
+        return {"topics": list(_topics(request.group_id, request.topics, request.require_stable, call))}
+    return {
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "topics": list(_topics(group.group_id, group.topics, request.require_stable, call)),
+            }
+            for group in request.groups
+        ]
+    }
 
 
 class _Topic(NamedTuple):
@@ -38,22 +46,17 @@ class _Topic(NamedTuple):
     partitions: Collection[int]
 
 
-def _group(group_id: str, topics: Collection[Message] | None, require_stable: bool, call: Call) -> Mapping[str, Any]:
+def _topics(
+    group_id: str, topics: Collection[Message] | None, require_stable: bool, call: Call
+) -> Iterator[Mapping[str, Any]]:
     store = call.node.engine.offset_store
     committed = store.fetch(group_id)
     unstable = store.pending(group_id) if require_stable else set()
-    wanted = _all(committed.keys() | unstable, call) if topics is None else _named(topics, call)
-    return {
-        "group_id": group_id,
-        "topics": [
-            {
-                "topic_id": topic.id,
-                "name": topic.name,
-                "partitions": [_partition(topic.name, index, committed, unstable) for index in topic.partitions],
-            }
-            for topic in wanted
-        ],
-    }
+    for topic in _all(committed.keys() | unstable, call) if topics is None else _named(topics, call):
+        yield {
+            **({"topic_id": topic.id} if call.version >= 10 else {"name": topic.name}),
+            "partitions": [_partition(topic.name, index, committed, unstable) for index in topic.partitions],
+        }
 
 
 def _named(topics: Collection[Message], call: Call) -> Iterator[_Topic]:
