@@ -45,6 +45,9 @@ async def handle(request: Any, call: Call) -> Mapping[str, Any]:
     return {"topics": list(answers.values())}
 
 
+#: What of a setting's description goes into the answer; DescribeConfigs tells more.
+_CONFIG_FIELDS: Final = ("name", "value", "read_only", "config_source", "is_sensitive")
+
 #: What an answer says of a topic that was not made. Java clients take no null for configs.
 _NOTHING: Mapping[str, Any] = {
     "topic_id": UUID(int=0),
@@ -68,7 +71,9 @@ async def _create(topic: Any, call: Call, *, validate_only: bool) -> Mapping[str
         "topic_id": topic_id,
         "num_partitions": spec.partitions,
         "replication_factor": 1,
-        "configs": topic_entries(call.node, spec.settings),
+        "configs": [
+            {field: entry[field] for field in _CONFIG_FIELDS} for entry in topic_entries(call.node, spec.settings)
+        ],
     }
 
 
