@@ -5,8 +5,8 @@
   that moment is written into its batch as the delete horizon.
 - Records of aborted transactions go. A transaction's marker stays as long as any batch of the transaction is there, and then
   as long as a tombstone would.
-- The last batch of a producer that is still remembered keeps its place, empty if need be, and so does the last batch of
-  the range: the producer's sequence and the log's offsets go on from there.
+- The last batch of a producer that is still remembered keeps its place, empty if need be: its sequence goes on from there.
+  So does the last batch of every segment, though nobody's, so that its offsets tell what a segment was made of.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class TransactionsPassed:
 
 
 class Cleaner:
-    """Decides, batch by batch and in order, what stays of a log below `end_offset`.
+    """Decides, batch by batch and in order, what stays of a log.
 
     `latest` knows every key from the first dirty offset up to `mapped_to`; what lies from there on stays as it is.
     """
@@ -122,7 +122,6 @@ class Cleaner:
         *,
         latest: LatestOffsets,
         mapped_to: int,
-        end_offset: int,
         transactions: TransactionsPassed,
         last_records: Mapping[int, LastRecord],
         now_ms: int,
@@ -131,36 +130,42 @@ class Cleaner:
         self.transactions = transactions
         self._latest = latest
         self._mapped_to = mapped_to
-        self._end_offset = end_offset
         self._last_records = last_records
         self._now_ms = now_ms
         self._horizon_ms = now_ms + delete_retention_ms
 
-    def clean(self, batch: Batch) -> bytearray | memoryview | None:
+    def clean(self, batch: Batch, *, keeps_place: bool = False) -> bytearray | memoryview | None:
         """The bytes to keep: all of the batch, fewer records of it, an empty one in its place, or nothing."""
         needless = self.transactions.passes(batch)
-        if batch.is_control:
-            return self._clean_marker(batch, needless)
-        if batch.base_offset >= self._mapped_to:
+        if not batch.is_control and batch.base_offset >= self._mapped_to:
             return batch.view
-        if needless:
-            return self._placeholder(batch)
-        return self._clean_records(batch)
+        kept = self._clean_marker(batch, needless) if batch.is_control else self._clean_records(batch, needless)
+        return self._placeholder(batch, keeps_place) if kept is None else kept
+
+    def _placeholder(self, batch: Batch, keeps_place: bool) -> bytearray | memoryview | None:
+        anonymous = not self._is_last_of_producer(batch)
+        if anonymous and not keeps_place:
+            return None
+        if batch.record_count == 0 and anonymous != batch.has_producer:
+            return batch.view
+        return empty(batch, anonymous=anonymous)
 
     def _clean_marker(self, batch: Batch, needless: bool) -> bytearray | memoryview | None:
         horizon_ms = batch.delete_horizon_ms
         if batch.record_count == 0 or (needless and horizon_ms is not None and horizon_ms <= self._now_ms):
-            return self._placeholder(batch)
+            return None
         if needless and horizon_ms is None and batch.base_offset < self._mapped_to:
             return with_records(batch, list(read(batch)), delete_horizon_ms=self._horizon_ms)
         return batch.view
 
-    def _clean_records(self, batch: Batch) -> bytearray | memoryview | None:
+    def _clean_records(self, batch: Batch, needless: bool) -> bytearray | memoryview | None:
+        if needless:
+            return None
         horizon_ms = batch.delete_horizon_ms
         tombstones_stay = horizon_ms is None or self._now_ms < horizon_ms
         records = [record for record in read(batch) if self._stays(record, tombstones_stay)]
         if not records:
-            return self._placeholder(batch)
+            return None
         sets_horizon = horizon_ms is None and any(record.value is None for record in records)
         if len(records) == batch.record_count and not sets_horizon:
             return batch.view
@@ -172,9 +177,6 @@ class Cleaner:
         if record.key is None or not self._latest.is_latest(record.key, record.offset):
             return False
         return record.value is not None or tombstones_stay
-
-    def _placeholder(self, batch: Batch) -> bytearray | None:
-        return empty(batch) if batch.next_offset == self._end_offset or self._is_last_of_producer(batch) else None
 
     def _is_last_of_producer(self, batch: Batch) -> bool:
         last = self._last_records.get(batch.producer_id)

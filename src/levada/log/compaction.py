@@ -236,7 +236,6 @@ class Compaction:
         return Cleaner(
             latest=latest,
             mapped_to=mapped_to,
-            end_offset=self._end_offset,
             transactions=TransactionsPassed(self._aborted()),
             last_records=self._last_records,
             now_ms=self._now_ms,
@@ -269,7 +268,7 @@ class Compaction:
     def _rewrite(self, segment: Segment, successor: Successor | None, cleaner: Cleaner) -> Successor | None:
         """Add what is left of a segment to its successor. One that has none yet gets it with the first change."""
         for position, batch in self._batches(segment):
-            kept = cleaner.clean(batch)
+            kept = cleaner.clean(batch, keeps_place=position + batch.size == segment.size)
             if successor is None:
                 if kept is batch.view:
                     continue

@@ -8,6 +8,7 @@ for one that is stored and wrong for one that is sent (`Batch.check` refuses it,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from levada.records.batch import (
     CODEC_MASK,
@@ -15,6 +16,9 @@ from levada.records.batch import (
     HEADER,
     HEADER_SIZE,
     LENGTH_END,
+    LOG_APPEND_TIME,
+    NO_PRODUCER,
+    NO_SEQUENCE,
     NO_TIMESTAMP,
     Batch,
     checksum,
@@ -22,6 +26,8 @@ from levada.records.batch import (
 from levada.records.build import assemble
 from levada.records.compression import codec_id, compress, decompress
 from levada.records.read import Record, read
+
+_NOBODY: Final = (NO_PRODUCER, -1, NO_SEQUENCE)
 
 
 def keep(batch: Batch, wanted: Callable[[Record], bool], *, delete_horizon_ms: int | None = None) -> bytearray | None:
@@ -52,16 +58,20 @@ def with_records(batch: Batch, records: Sequence[Record], *, delete_horizon_ms: 
     )
 
 
-def empty(batch: Batch) -> bytearray:
-    """The batch without any record: all that is left of it is its offsets and its place in the producer's sequence."""
+def empty(batch: Batch, *, anonymous: bool = False) -> bytearray:
+    """The batch without any record: all that is left of it is its offsets and its place in the producer's sequence.
+
+    With `anonymous` only its offsets: it belongs to no producer and no transaction any more.
+    """
+    attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON)
     return assemble(
         [],
-        attributes=batch.attributes & ~(CODEC_MASK | DELETE_HORIZON),
+        attributes=attributes & LOG_APPEND_TIME if anonymous else attributes,
         base_offset=batch.base_offset,
         base_timestamp=NO_TIMESTAMP,
         max_timestamp=batch.max_timestamp,
         last_offset_delta=batch.last_offset_delta,
-        producer=(batch.producer_id, batch.producer_epoch, batch.base_sequence),
+        producer=_NOBODY if anonymous else (batch.producer_id, batch.producer_epoch, batch.base_sequence),
         leader_epoch=batch.leader_epoch,
     )
 

@@ -25,7 +25,7 @@ def clean(
     now_ms: int = NOW_MS,
     dirty_from: int = 0,
     mapped_to: int | None = None,
-    end_offset: int | None = None,
+    place_of: Batch | None = None,
     aborted: list[AbortedTransaction] | None = None,
     last_records: dict[int, LastRecord] | None = None,
 ) -> list[Batch | None]:
@@ -41,13 +41,12 @@ def clean(
     cleaner = Cleaner(
         latest=latest,
         mapped_to=mapped_to,
-        end_offset=end_offset if end_offset is not None else batches[-1].next_offset + 100,
         transactions=TransactionsPassed(aborted or []),
         last_records=last_records or {},
         now_ms=now_ms,
         delete_retention_ms=RETENTION_MS,
     )
-    kept = [cleaner.clean(batch) for batch in batches]
+    kept = [cleaner.clean(batch, keeps_place=batch is place_of) for batch in batches]
     return [None if view is None else Batch(memoryview(view)) for view in kept]
 
 
@@ -225,6 +224,18 @@ def test_an_emptied_batch_of_a_transaction_keeps_its_marker() -> None:
     assert again[1] is not None and again[1].delete_horizon_ms is None
 
 
-def test_the_last_batch_of_the_round_keeps_its_place() -> None:
-    emptied = clean(data(0, (b"a", b"1")), data(1, (None, b"")), end_offset=2)[1]
+def test_a_batch_keeps_its_place_without_belonging_to_anybody() -> None:
+    batch = data(1, (None, b""), producer_id=4, transactional=True)
+    emptied = clean(data(0, (b"a", b"1")), batch, place_of=batch)[1]
     assert emptied is not None and (emptied.record_count, emptied.last_offset) == (0, 1)
+    assert not emptied.has_producer and not emptied.is_transactional
+    again = clean(emptied, place_of=emptied)[0]
+    assert again is not None and again.view == emptied.view
+
+
+def test_a_producers_last_batch_becomes_a_mere_place_when_it_is_not_that_any_more() -> None:
+    batch = data(0, (None, b""), producer_id=4)
+    emptied = clean(batch, place_of=batch, last_records={4: LastRecord(0, 0)})[0]
+    assert emptied is not None and emptied.producer_id == 4
+    place = clean(emptied, place_of=emptied)[0]
+    assert place is not None and not place.has_producer and place.last_offset == 0

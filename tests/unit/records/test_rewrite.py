@@ -82,6 +82,10 @@ def test_an_emptied_batch_keeps_its_place(built: tuple[Batch, list[Record]]) -> 
     assert identity(emptied) == identity(batch) and emptied.max_timestamp == batch.max_timestamp
     assert (emptied.record_count, emptied.codec, emptied.size) == (0, 0, 61)
     assert list(read(emptied)) == []
+    nobodys = Batch(memoryview(empty(batch, anonymous=True)))
+    nobodys.check_crc()
+    assert (nobodys.base_offset, nobodys.last_offset, nobodys.leader_epoch) == (20, batch.last_offset, 3)
+    assert not nobodys.has_producer and not nobodys.is_transactional and nobodys.last_sequence == -1
 
 
 @given(built_batches(), EVERY_CODEC)
