@@ -5,11 +5,16 @@ Exit codes: 0 done · 1 refused or failed · 2 wrong usage · 3 nothing answers 
 
 from __future__ import annotations
 
+import os
 import sys
 
 EXIT_FAILED = 1
 EXIT_UNREACHABLE = 3
 EXIT_NOT_FOUND = 4
+_INTERRUPTED = 130
+
+#: Kafka's codes for a topic, partition or group that is not there.
+_NOT_FOUND_CODES = frozenset((3, 69, 100))
 
 
 def main() -> None:
@@ -18,20 +23,25 @@ def main() -> None:
     from levada.errors import LevadaError
 
     try:
-        app()
+        app(standalone_mode=True)
     except LevadaError as error:
         print(f"levada: {error}", file=sys.stderr)
-        sys.exit(_exit_code(error))
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        sys.stderr.close()
-        sys.exit(0)
+        sys.exit(exit_code(error))
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our pipe has seen enough; nothing may be flushed into it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _exit_code(error: Exception) -> int:
-    from levada.errors import ConnectionLost, UnknownGroup, UnknownPartition, UnknownTopic, Unreachable
+def exit_code(error: Exception) -> int:
+    """What the shell is told."""
+    from levada.errors import BrokerRefused, ConnectionLost, UnknownGroup, UnknownPartition, UnknownTopic, Unreachable
 
     if isinstance(error, Unreachable | ConnectionLost):
         return EXIT_UNREACHABLE
     if isinstance(error, UnknownTopic | UnknownGroup | UnknownPartition):
+        return EXIT_NOT_FOUND
+    if isinstance(error, BrokerRefused) and error.code in _NOT_FOUND_CODES:
         return EXIT_NOT_FOUND
     return EXIT_FAILED

@@ -7,6 +7,9 @@ from typing import Annotated
 import typer
 
 from levada import __version__
+from levada.cli import group, topic
+from levada.cli.consume import consume
+from levada.cli.produce import produce
 from levada.cli.up import up
 
 app = typer.Typer(
@@ -17,6 +20,10 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(up)
+app.add_typer(topic.app, name="topic")
+app.command()(produce)
+app.command()(consume)
+app.add_typer(group.app, name="group")
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,63 @@
+"""What every command that talks to a broker shares: where it is, and names that may be misspelt."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from levada.errors import InvalidConfig, UnknownTopic, Unreachable
+from levada.wire.answers import TopicInfo
+from levada.wire.blocking import BlockingClient
+
+Bootstrap = Annotated[
+    str,
+    typer.Option("--bootstrap", "-b", envvar="LEVADA_BOOTSTRAP", metavar="HOST:PORT", help="The broker to talk to."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+@contextmanager
+def session(bootstrap: str) -> Iterator[BlockingClient]:
+    """A client for one command. Its errors say what to do next."""
+    try:
+        client = BlockingClient(bootstrap, client_id="levada-cli", settle_ms=0, connect_timeout_ms=5_000)
+    except ValueError as error:
+        raise InvalidConfig(f"--bootstrap: {error}") from None
+    try:
+        with client:
+            yield client
+    except Unreachable as error:
+        raise Unreachable(
+            f"{error}\nIs a broker running there? `levada up` starts one; --bootstrap names another."
+        ) from None
+
+
+def find_topic(client: BlockingClient, name: str) -> TopicInfo:
+    """The topic, or an error that suggests what may have been meant."""
+    topics = client.topics()
+    found = topics.get(name)
+    if found is None:
+        raise UnknownTopic(f"there is no topic {name!r}{nearest(name, topics)}")
+    return found
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean …?" where something like it exists."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
+    """NAME=VALUE, repeated → a mapping."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidConfig(f"{option} {text!r}: must be NAME=VALUE")
+        found[name] = value
+    return found
