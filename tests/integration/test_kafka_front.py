@@ -789,3 +789,67 @@ def test_the_answer_of_a_produce_can_be_a_plain_tuple() -> None:
     assert produce_wire.write_response(9, [("t", [Produced(0, 0, 5)])]) == produce_wire.write_response(
         9, [("t", [(0, 0, 5)])]
     )
+
+
+# Fetch sessions
+
+
+async def fetch_in_session(
+    client: RawClient, session_id: int, epoch: int, offsets: dict[int, int], *, max_wait_ms: int = 0
+) -> Any:
+    wanted = [(index, -1, offset, -1, -1, 1 << 20) for index, offset in offsets.items()]
+    body = fetch_wire.write_request(
+        12,
+        [("t", wanted)] if wanted else [],
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session_id,
+        session_epoch=epoch,
+    )
+    client.send_body(1, 12, body)
+    return await client.expect()
+
+
+def told(answer: Any) -> dict[int, int]:
+    """Partition → number of records, of those the answer tells of."""
+    return {row.partition_index: len(values([row])) for topic in answer.responses for row in topic.partitions}
+
+
+async def test_a_session_tells_only_what_is_new(server: Server, client: RawClient) -> None:
+    await make_topic(server, partitions=3)
+    await produce(client, "t", make_batch(2), partition=1)
+    answer = await fetch_in_session(client, 0, 0, {0: 0, 1: 0, 2: 0})
+    number = answer.session_id
+    assert number > 0
+    assert told(answer) == {0: 0, 1: 2, 2: 0}
+    answer = await fetch_in_session(client, number, 1, {1: 2})
+    assert (answer.error_code, answer.session_id, told(answer)) == (0, number, {})
+    await produce(client, "t", make_batch(3), partition=2)
+    assert told(await fetch_in_session(client, number, 2, {})) == {2: 3}
+    # The client did not say that it moved on, so it has not.
+    assert told(await fetch_in_session(client, number, 3, {})) == {2: 3}
+    assert told(await fetch_in_session(client, number, 4, {2: 3})) == {}
+    assert (await fetch_in_session(client, number, 4, {})).error_code == 71
+
+
+async def test_an_empty_request_within_a_session_waits_for_its_partitions(server: Server, client: RawClient) -> None:
+    await make_topic(server)
+    number = (await fetch_in_session(client, 0, 0, {0: 0, 1: 0})).session_id
+    waiting = asyncio.ensure_future(fetch_in_session(client, number, 1, {}, max_wait_ms=10_000))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    async with connected(server) as other:
+        await produce(other, "t", make_batch(1), partition=1)
+    assert told(await asyncio.wait_for(waiting, 1)) == {1: 1}
+
+
+async def test_a_session_sees_that_its_topic_went_and_came_back(server: Server, client: RawClient) -> None:
+    await make_topic(server)
+    number = (await fetch_in_session(client, 0, 0, {0: 0})).session_id
+    await server.engine.delete("t")
+    answer = await fetch_in_session(client, number, 1, {})
+    assert answer.responses[0].partitions[0].error_code == 3
+    await make_topic(server)
+    await produce(client, "t", make_batch(1))
+    assert told(await fetch_in_session(client, number, 2, {})) == {0: 1}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from levada.broker.groups import GroupCoordinator
     from levada.config import BrokerConfig
     from levada.engine.embedded.engine import EmbeddedEngine
+    from levada.fronts.kafka.fetch_session import Sessions
 
 
 class Kept:
@@ -34,6 +35,12 @@ class Kept:
         self._bodies[kind] = body
 
 
+def _sessions() -> Sessions:
+    from levada.fronts.kafka.fetch_session import Sessions  # it needs Node
+
+    return Sessions()
+
+
 @dataclass(slots=True)
 class Node:
     """This broker as the Kafka front sees it: the parts its handlers translate for."""
@@ -49,6 +56,7 @@ class Node:
     budget: Budget = field(default_factory=lambda: Budget(256 * MiB))
 
     kept: Kept = field(default_factory=Kept)
+    sessions: Sessions = field(default_factory=_sessions)
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

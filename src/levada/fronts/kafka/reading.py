@@ -27,28 +27,32 @@ _CORRUPT_MESSAGE: Final = 2
 class Row:
     """One partition that is asked for, and the answer for it so far."""
 
-    __slots__ = ("bytes_max", "epoch", "fetched", "index", "offset", "partition", "topic")
+    __slots__ = ("at_end", "bytes_max", "epoch", "fetched", "index", "offset", "partition", "told", "topic")
 
     def __init__(self, topic: str | UUID, wanted: Wanted) -> None:
         self.topic = topic
-        self.index, self.epoch, self.offset, _, _, self.bytes_max = wanted
         self.partition: Partition | None = None
-        self.fetched = Fetched(self.index)
+        #: High watermark and log start as the client last heard of them; for sessions.
+        self.told: tuple[int, int] | None = None
+        self.want(wanted)
 
-    @property
-    def failed(self) -> bool:
-        return self.fetched.error_code != NONE
+    def want(self, wanted: Wanted) -> None:
+        self.index, self.epoch, self.offset, _, _, self.bytes_max = wanted
+        self.fetched = Fetched(self.index)
+        #: There is nothing more for this reader now.
+        self.at_end = False
 
 
 class Reading:
     """Reads rows. `size` counts bytes of records, `failed` says that a row was refused, `cold` names rows whose pages are
     not in memory: those have to be read by `read_cold`."""
 
-    def __init__(self, node: Node, rows: list[Row], isolation: Isolation, bytes_max: int) -> None:
+    def __init__(self, node: Node, isolation: Isolation, bytes_max: int) -> None:
         self._node = node
-        self.rows = rows
         self._isolation = isolation
         self._bytes_max = bytes_max
+        #: Every row that was read, in the order of the first time.
+        self.rows: dict[Row, None] = {}
         self.size = 0
         self.failed = False
         self.cold: list[Row] = []
@@ -56,6 +60,7 @@ class Reading:
     def read(self, rows: Iterable[Row]) -> None:
         """Read these rows anew, as far as memory holds them."""
         for row in rows:
+            self.rows[row] = None
             self.size -= len(row.fetched.records)
             try:
                 self._take(row, self._read(row))
@@ -84,11 +89,15 @@ class Reading:
         return held
 
     def _read(self, row: Row) -> Slice:
+        row.at_end = False
         partition = row.partition = self._partition(row)
         check_epoch(partition, row.epoch)
         bounds = partition.bounds
-        if row.offset == (bounds.stable_end if self._isolation else bounds.end) or (self.size and self._room(row) <= 0):
-            # At the end, or no room: no need to look into the log.
+        if row.offset == (bounds.stable_end if self._isolation else bounds.end):
+            # The usual case while waiting: no need to look into the log.
+            row.at_end = True
+            return Slice(b"", bounds)
+        if self.size and self._room(row) <= 0:
             return Slice(b"", bounds)
         return partition.read(row.offset, self._room(row), self._isolation)
 
