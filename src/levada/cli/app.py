@@ -1,29 +1,40 @@
-"""The command tree."""
+"""The command tree. A command's module is imported when it is asked for: `levada up` waits for nothing it does not need."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from levada import __version__
-from levada.cli import group, topic
-from levada.cli.consume import consume
-from levada.cli.produce import produce
-from levada.cli.up import up
+
+#: In the order they are listed. Each module has an `app`.
+COMMANDS: Final = ("up", "topic", "produce", "consume", "group")
+
+
+class Commands(TyperGroup):
+    """Finds commands by name, one module each."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(importlib.import_module(f"levada.cli.{cmd_name}").app)
+        command.name = cmd_name
+        return command
+
 
 app = typer.Typer(
     name="levada",
-    help="Streams, queues and tables over one log. Kafka on the wire.",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command()(up)
-app.add_typer(topic.app, name="topic")
-app.command()(produce)
-app.command()(consume)
-app.add_typer(group.app, name="group")
 
 
 def _version(wanted: bool) -> None:

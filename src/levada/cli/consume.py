@@ -22,7 +22,10 @@ from levada.wire.blocking import BlockingClient
 #: How often a group's place is saved while records are printed.
 COMMIT_EVERY = 1_000
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command()
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     start: Annotated[

@@ -15,7 +15,7 @@ from levada.errors import UnknownGroup
 from levada.wire.answers import LATEST, GroupInfo, TopicPartition
 from levada.wire.blocking import BlockingClient
 
-app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
+app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True, add_completion=False)
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 

@@ -27,7 +27,10 @@ BATCH_BYTES_MAX = 256 * KiB
 BATCH_RECORDS_MAX = 10_000
 _UNKNOWN_TOPIC = 3
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command()
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     value: Annotated[

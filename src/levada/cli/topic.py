@@ -14,7 +14,7 @@ from levada.wire.answers import EARLIEST, LATEST, ConfigEntry, TopicInfo
 from levada.wire.blocking import BlockingClient
 from levada.wire.calls.admin import BROKER
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True, add_completion=False)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
 Config = Annotated[

@@ -18,7 +18,10 @@ from levada.errors import InvalidConfig
 if TYPE_CHECKING:
     from levada.server import Server
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command()
 def up(
     data: Annotated[
         Path | None, typer.Option(help="Directory that holds everything durable.", show_default="levada-data")
