@@ -159,17 +159,16 @@ class Compaction:
             raise kind(f"compaction of {self._path} stopped: {reason}") from reason
 
     def _run(self) -> bool:
-        # What an earlier round left that failed; one that was decided has been installed by now.
-        self._remove(SWAP, CLEANED)
+        # An earlier round may have failed so badly that it left something; one that was decided has been installed by now.
+        self._undo()
         try:
             latest, mapped_to = self._learn_keys()
             cleaner = self._cleaner(latest, mapped_to)
-            below = [segment for segment in self.segments if segment.base_offset < mapped_to]
-            self._rewrite_all(below, cleaner)
+            self._rewrite_all([segment for segment in self.segments if segment.base_offset < mapped_to], cleaner)
             self._decide(mapped_to)
-        except BaseException as reason:
+        except Exception as reason:
             self.rewritten.clear()
-            self._remove(SWAP, CLEANED)
+            self._undo()
             if isinstance(reason, _Cancelled):
                 return False
             raise
@@ -184,16 +183,27 @@ class Compaction:
         directory.write_checkpoint(self._disk, self._path, directory.CLEANED_FILE, mapped_to)
         self.cleaned_to = mapped_to
 
-    def _remove(self, *endings: str) -> None:
-        """A `.swap` that stays behind would be taken for a decision at the next start."""
-        names = self._files(*endings)
+    def _undo(self) -> None:
+        """Remove what was written. A stop in the midst of it leaves all of a decided round, or nothing."""
+        swaps = self._files(SWAP)
+        if swaps:
+            # First the checkpoint: what is not compacted must never be taken for it, or deleted keys come back.
+            directory.write_checkpoint(self._disk, self._path, directory.CLEANED_FILE, self.cleaned_to)
+            # As long as the first of them is `.cleaned`, none of them counts.
+            self._disk.rename(swaps[0], swaps[0].removesuffix(SWAP) + CLEANED)
+            self._disk.fsync_dir(self._path)
+            self._remove(swaps[1:])
+        self._remove(self._files(CLEANED))
+
+    def _remove(self, names: Sequence[str]) -> None:
         for name in names:
             self._disk.unlink(name)
         if names:
             self._disk.fsync_dir(self._path)
 
-    def _files(self, *endings: str) -> list[str]:
-        return [os.path.join(self._path, name) for name in self._disk.listdir(self._path) if name.endswith(endings)]
+    def _files(self, ending: str) -> list[str]:
+        names = sorted(name for name in self._disk.listdir(self._path) if name.endswith(ending))
+        return [os.path.join(self._path, name) for name in names]
 
     # What is the latest of each key
 

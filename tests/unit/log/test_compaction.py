@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import errno
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import random
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -14,12 +13,15 @@ from hypothesis import strategies as st
 from levada.config import INT64_MAX, TopicConfig
 from levada.errors import DamagedLog, StorageFailed, StorageFull
 from levada.log.compaction import Compaction
-from levada.log.disk import Disk, File
+from levada.log.files import Files
 from levada.log.log import Log
 from levada.records.batch import Batch, batches
 from levada.records.build import build
 from levada.records.read import Record, read, read_all
 from support.batches import make_batch, make_marker
+from support.simulated_disk import PowerCut, SimulatedDisk
+
+PATH = "/data/table-0"
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -40,16 +42,27 @@ def config(**changes: object) -> TopicConfig:
 class Compacted:
     """A log with tiny segments, and a memory of everything that was written to it."""
 
-    def __init__(self, path: Path, disk: Disk | None = None, **changes: object) -> None:
-        self.path = str(path / "table-0")
+    def __init__(self, **changes: object) -> None:
         self.config = config(**changes)
-        self.disk = disk if disk is not None else Disk()
+        self.disk = SimulatedDisk()
+        self.disk.mkdir(PATH)
         self.now_ms = 1_000_000
-        self.log = self._open()
+        self.log = self._open(clean=False, recovery_point=None)
         self.written: list[Record] = []
 
-    def _open(self) -> Log:
-        return Log.open(self.path, self.config, self.disk, now_ms=self.now_ms)
+    def _open(self, *, clean: bool, recovery_point: int | None, same_boot: bool = True) -> Log:
+        log = Log.open(
+            PATH,
+            self.config,
+            self.disk,
+            now_ms=self.now_ms,
+            clean=clean,
+            recovery_point=recovery_point,
+            same_boot=same_boot,
+            files=Files(open_max=3),
+        )
+        assert log.damage is None, log.damage
+        return log
 
     def put(self, *pairs: tuple[bytes | None, bytes | None], codec: str = "none") -> int:
         built = build([(key, value) for key, value in pairs], timestamp_ms=self.now_ms, codec=codec)
@@ -79,15 +92,20 @@ class Compacted:
         self.log.install(compaction, self.now_ms)
         return compaction
 
-    def reopen(self, *, crash: bool = False) -> None:
-        """Close and open again; or stop dead, and verify everything."""
-        if crash:
-            self.log.abandon()
-            self.log = Log.open(self.path, self.config, self.disk, now_ms=self.now_ms, recovery_point=0)
+    def reopen(self) -> None:
+        self.log.close()
+        self.log = self._open(clean=True, recovery_point=None)
+
+    def crash(self, seed: int | None = None) -> None:
+        """Stop dead, and verify everything; with a seed the machine goes down too, after all that was written was synced."""
+        recovery_point = self.log.synced_offset
+        self.log.abandon()
+        if seed is None:
+            self.disk.kill()
+            self.log = self._open(clean=False, recovery_point=0)
         else:
-            self.log.close()
-            self.log = Log.open(self.path, self.config, self.disk, now_ms=self.now_ms, clean=True)
-        assert self.log.damage is None, self.log.damage
+            self.disk.crash(random.Random(seed))
+            self.log = self._open(clean=False, recovery_point=recovery_point, same_boot=False)
 
     def batches(self) -> Iterator[Batch]:
         offset = self.log.start_offset
@@ -110,13 +128,13 @@ class Compacted:
         return {record.key: record.value for record in self.written if record.key is not None}
 
     @property
-    def files(self) -> list[str]:
-        return self.disk.listdir(self.path)
+    def leftovers(self) -> list[str]:
+        return [path for path in self.disk.paths() if path.endswith((".cleaned", ".swap", ".tmp"))]
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Compacted:
-    return Compacted(tmp_path)
+def table() -> Compacted:
+    return Compacted()
 
 
 # What is left
@@ -135,30 +153,32 @@ def test_the_latest_record_of_each_key_survives_at_its_offset(table: Compacted) 
 def test_the_active_segment_is_never_touched(table: Compacted) -> None:
     table.fill()
     active = table.log.segments[-1]
-    before = Path(active.path).read_bytes()
+    before = table.disk.read(active.path)
     table.compact()
-    assert table.log.segments[-1] is active and Path(active.path).read_bytes() == before
+    assert table.log.segments[-1] is active and table.disk.read(active.path) == before
 
 
 def test_a_compacted_log_opens_again(table: Compacted) -> None:
     table.fill()
     table.compact()
     before = table.records()
-    for crash in (False, True):
-        table.reopen(crash=crash)
-        assert table.records() == before
+    table.reopen()
+    assert table.records() == before
+    table.crash()
+    assert table.records() == before
     table.fill(rounds=3)
     table.compact()
     assert table.latest() == table.expected()
 
 
-def test_segments_that_became_small_become_one(table: Compacted) -> None:
-    table.fill(rounds=20)
+def test_segments_that_became_small_become_one() -> None:
+    table = Compacted(segment_bytes=1000)
+    table.fill(rounds=80)
     count = len(table.log.segments)
     table.compact()
-    table.fill(rounds=3)
+    table.fill(rounds=10)
     table.compact()
-    assert len(table.log.segments) < count / 2
+    assert len(table.log.segments) < count / 3
     assert table.latest() == table.expected()
 
 
@@ -174,8 +194,8 @@ def test_every_offset_can_still_be_asked_for(table: Compacted) -> None:
         assert not following or found.base_offset <= following[0].offset
 
 
-def test_a_segment_of_which_everything_stays_is_left_alone(tmp_path: Path) -> None:
-    table = Compacted(tmp_path, segment_bytes=150)
+def test_a_segment_of_which_everything_stays_is_left_alone() -> None:
+    table = Compacted(segment_bytes=150)
     for number in range(8):
         table.put((b"only-%d" % number, b"x" * 40))
     before = list(table.log.segments)
@@ -235,7 +255,7 @@ def test_a_producer_goes_on_where_it_was_though_its_records_are_gone(table: Comp
     table.put((b"key-0", b""), (b"key-1", b""))
     table.fill()
     table.compact()
-    table.reopen(crash=True)
+    table.crash()
     assert table.log.append(make_batch(2, producer_id=7, sequence=2), leader_epoch=0, now_ms=0).duplicate
     assert not table.log.append(make_batch(1, producer_id=7, sequence=4), leader_epoch=0, now_ms=0).duplicate
 
@@ -260,7 +280,7 @@ def test_aborted_records_go_and_then_their_marker(table: Compacted) -> None:
         table.now_ms += 2 * DAY_MS
     assert not any(batch.producer_id == 9 for batch in table.batches())
     assert table.log.aborted(0, table.log.end_offset) == []
-    table.reopen(crash=True)
+    table.crash()
     assert table.log.aborted(0, table.log.end_offset) == []
 
 
@@ -285,8 +305,8 @@ def test_an_empty_or_unrolled_log_is_not_due(table: Compacted) -> None:
     assert table.due() is None
 
 
-def test_a_log_is_due_when_enough_of_it_is_dirty(tmp_path: Path) -> None:
-    table = Compacted(tmp_path, min_cleanable_dirty_ratio=0.5)
+def test_a_log_is_due_when_enough_of_it_is_dirty() -> None:
+    table = Compacted(min_cleanable_dirty_ratio=0.5)
     for number in range(30):
         table.put((b"key-%d" % number, b"x" * 30))
     table.compact()
@@ -298,14 +318,14 @@ def test_a_log_is_due_when_enough_of_it_is_dirty(tmp_path: Path) -> None:
     assert clean < dirty < 2 * clean
 
 
-def test_a_topic_that_is_not_compacted_is_never_due(tmp_path: Path) -> None:
-    table = Compacted(tmp_path, compact=False, delete=True)
+def test_a_topic_that_is_not_compacted_is_never_due() -> None:
+    table = Compacted(compact=False, delete=True)
     table.fill()
     assert table.due() is None
 
 
-def test_young_records_are_left_alone(tmp_path: Path) -> None:
-    table = Compacted(tmp_path, min_compaction_lag_ms=HOUR_MS)
+def test_young_records_are_left_alone() -> None:
+    table = Compacted(min_compaction_lag_ms=HOUR_MS)
     table.fill()
     old = table.log.end_offset
     assert table.due() is None
@@ -316,13 +336,13 @@ def test_young_records_are_left_alone(tmp_path: Path) -> None:
     assert [r for r in table.records() if r.offset >= old] == [r for r in table.written if r.offset >= old]
 
 
-def test_old_dirt_is_due_however_little_it_is(tmp_path: Path) -> None:
-    table = Compacted(tmp_path, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=HOUR_MS)
+def test_old_dirt_is_due_however_little_it_is() -> None:
+    table = Compacted(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=HOUR_MS)
     table.fill()
     assert table.due() is None
     table.now_ms += HOUR_MS + 1
     assert table.due() is not None
-    lazy = Compacted(tmp_path / "lazy", min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=INT64_MAX)
+    lazy = Compacted(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=INT64_MAX)
     lazy.fill()
     lazy.now_ms += 1000 * DAY_MS
     assert lazy.due() is None
@@ -339,125 +359,108 @@ def test_only_what_lies_behind_the_last_round_is_dirty(table: Compacted) -> None
 # Stops and failures
 
 
-class Stopping(Disk):
-    """A disk that breaks at the given operation, or counts them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.stop_at: int | None = None
-        self.error: Callable[[], BaseException] = lambda: OSError(errno.EIO, "broken")
-
-    def _step(self) -> None:
-        self.count += 1
-        if self.count == self.stop_at:
-            raise self.error()
-
-    def create(self, path: str) -> File:
-        self._step()
-        return super().create(path)
-
-    def rename(self, source: str, target: str) -> None:
-        self._step()
-        super().rename(source, target)
-
-    def replace(self, path: str, data: bytes | bytearray | memoryview) -> None:
-        self._step()
-        super().replace(path, data)
-
-    def fsync_dir(self, path: str) -> None:
-        self._step()
-        super().fsync_dir(path)
-
-    def unlink(self, path: str) -> None:
-        self._step()
-        super().unlink(path)
-
-
-class Stop(BaseException):
-    """The process is gone."""
-
-
-@pytest.mark.parametrize("installs", [False, True])
-def test_a_stop_at_any_moment_loses_nothing(tmp_path: Path, installs: bool) -> None:
-    stop_at = 0
-    while True:
-        stop_at += 1
-        disk = Stopping()
-        table = Compacted(tmp_path / f"{installs}-{stop_at}", disk=disk)
-        table.fill(rounds=8)
-        compaction = table.due()
-        assert compaction is not None
-        disk.error = Stop
-        disk.stop_at = disk.count + stop_at
-        stopped = False
-        try:
-            compaction.run()
-            if installs:
+def test_a_power_cut_at_any_moment_leaves_the_old_segments_or_the_new_ones() -> None:
+    step, cut = 0, True
+    while cut:
+        step += 1
+        for seed in range(4):
+            table = Compacted()
+            table.put((b"deleted", b"1"))
+            table.put((b"deleted", None))
+            table.fill(rounds=8)
+            compaction = table.due()
+            assert compaction is not None
+            table.disk.crash_at = table.disk.steps + step
+            cut = False
+            try:
+                compaction.run()
                 table.log.install(compaction, table.now_ms)
-        except Stop:
-            stopped = True
-        disk.stop_at = None
-        table.reopen(crash=True)
-        assert table.latest() == table.expected()
-        assert not any(name.endswith((".cleaned", ".swap")) for name in table.files)
-        offsets = [record.offset for record in table.records()]
-        assert offsets == sorted(set(offsets))
+            except PowerCut:
+                cut = True
+            table.crash(seed)
+            assert table.leftovers == []
+            _check_power_cut(table)
+
+
+def test_a_power_cut_while_a_failed_round_is_undone_leaves_all_of_it_or_nothing() -> None:
+    step, cut = 0, True
+    while cut:
+        step += 1
+        for seed in range(4):
+            table = Compacted()
+            table.put((b"deleted", b"1"))
+            table.put((b"deleted", None))
+            table.fill(rounds=8)
+            compaction = table.due()
+            assert compaction is not None
+            table.disk.fail("replace", errno.EIO, times=1, path_ends="cleaner-offset-checkpoint")
+            table.disk.crash_at = table.disk.steps + step
+            cut = True
+            try:
+                compaction.run()
+            except StorageFailed:
+                cut = False
+            except PowerCut:
+                pass
+            table.crash(seed)
+            assert table.leftovers == []
+            _check_power_cut(table)
+
+
+def _check_power_cut(table: Compacted) -> None:
+    assert table.latest() == table.expected()
+    offsets = [record.offset for record in table.records()]
+    assert offsets == sorted(set(offsets))
+    # Whatever came back, the deleted key must not, once its tombstone is gone.
+    for _ in range(2):
         table.fill(rounds=3)
         table.compact()
-        assert table.latest() == table.expected()
-        if not stopped:
-            return
+        table.now_ms += 2 * DAY_MS
+    table.fill(rounds=3)
+    table.compact()
+    assert b"deleted" not in table.latest()
+    assert table.latest() == {key: value for key, value in table.expected().items() if value is not None}
 
 
 @pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, StorageFull), (errno.EIO, StorageFailed)])
+@pytest.mark.parametrize("what", ["create", "write", "sync", "rename", "replace", "fsync_dir"])
 def test_a_disk_that_fails_during_a_round_leaves_the_log_as_it_was(
-    tmp_path: Path, number: int, error: type[Exception]
+    what: str, number: int, error: type[Exception], table: Compacted
 ) -> None:
-    stop_at, failed = 0, True
-    while failed:
-        stop_at += 1
-        disk = Stopping()
-        table = Compacted(tmp_path / str(stop_at), disk=disk)
-        table.fill(rounds=8)
-        compaction = table.due()
-        assert compaction is not None
-        disk.error = lambda: OSError(number, "broken")
-        disk.stop_at = disk.count + stop_at
-        before = table.records()
-        try:
-            compaction.run()
-            failed = False
-        except error:
-            disk.stop_at = None
-            assert compaction.rewritten == [] and table.records() == before
-            assert not any(name.endswith((".cleaned", ".swap")) for name in table.files)
-            table.compact()
-            assert table.latest() == table.expected()
+    table.fill(rounds=8)
+    before = table.records()
+    compaction = table.due()
+    assert compaction is not None
+    table.disk.fail(what, number, times=1)
+    with pytest.raises(error):
+        compaction.run()
+    table.disk.fault = None
+    assert compaction.rewritten == [] and table.records() == before and table.leftovers == []
+    table.compact()
+    assert table.latest() == table.expected()
 
 
 def test_a_cancelled_round_changes_nothing(table: Compacted) -> None:
     table.fill()
     compaction = table.due()
     assert compaction is not None
-    before = sorted(table.files)
+    before = table.disk.paths()
     compaction.cancel()
     assert compaction.run() is False
-    assert sorted(table.files) == before
+    assert table.disk.paths() == before
     table.compact()
 
 
-def test_damage_ends_the_round_and_is_named(tmp_path: Path) -> None:
-    table = Compacted(tmp_path)
+def test_damage_ends_the_round_and_is_named() -> None:
+    table = Compacted()
     table.fill()
     compaction = table.due()
     assert compaction is not None
-    file = Path(table.log.segments[1].path)
-    broken = bytearray(file.read_bytes())
-    broken[-1] ^= 1
-    file.write_bytes(broken)
+    path = table.log.segments[1].path
+    table.disk.flip(path, table.disk.size(path) - 1, 1)
     with pytest.raises(DamagedLog):
         compaction.run()
-    assert not any(name.endswith((".cleaned", ".swap")) for name in table.files)
+    assert table.leftovers == []
 
 
 def test_appends_go_on_during_a_round(table: Compacted) -> None:
@@ -469,7 +472,7 @@ def test_appends_go_on_during_a_round(table: Compacted) -> None:
     table.fill(rounds=3)
     table.log.install(compaction, table.now_ms)
     assert table.latest() == table.expected()
-    table.reopen(crash=True)
+    table.crash()
     assert table.latest() == table.expected()
 
 
@@ -490,37 +493,39 @@ STEPS = st.one_of(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(STEPS, max_size=60))
+@given(st.lists(STEPS, max_size=60), st.integers(0, 1000))
 def test_after_any_history_the_latest_of_each_key_is_there_and_nothing_else_changed(
-    steps: list[tuple[object, ...]],
+    steps: list[tuple[object, ...]], seed: int
 ) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        table = Compacted(Path(directory), segment_bytes=200)
-        sequence = 0
-        untouched_from = 0
-        aborted: set[int] = set()
-        for step in [*steps, ("compact",)]:
-            if step[0] == "put":
-                table.put(*step[1], codec=step[2])  # type: ignore[misc, arg-type]
-            elif step[0] == "transaction":
-                records = [Record(0, table.now_ms, key, value) for key, value in step[1]]  # type: ignore[attr-defined]
-                batch = make_batch(records=records, producer_id=3, sequence=sequence, transactional=True)
-                base_offset = table.append(batch)
-                if not step[2]:
-                    aborted |= set(range(base_offset, base_offset + len(records)))
-                sequence += len(records)
-                table.append(make_marker(producer_id=3, commit=bool(step[2])))
-            elif step[0] == "compact":
-                compaction = table.due()
-                if compaction is not None:
-                    assert compaction.run()
-                    table.log.install(compaction, table.now_ms)
-                    untouched_from = compaction.cleaned_to
-            elif step[0] == "day":
-                table.now_ms += DAY_MS
-            else:
-                table.reopen(crash=step[0] == "crash")
-            _check(table, untouched_from, aborted)
+    table = Compacted(segment_bytes=200)
+    sequence = 0
+    untouched_from = 0
+    aborted: set[int] = set()
+    for step in [*steps, ("compact",)]:
+        if step[0] == "put":
+            table.put(*step[1], codec=step[2])  # type: ignore[misc, arg-type]
+        elif step[0] == "transaction":
+            records = [Record(0, table.now_ms, key, value) for key, value in step[1]]  # type: ignore[attr-defined]
+            batch = make_batch(records=records, producer_id=3, sequence=sequence, transactional=True)
+            base_offset = table.append(batch)
+            if not step[2]:
+                aborted |= set(range(base_offset, base_offset + len(records)))
+            sequence += len(records)
+            table.append(make_marker(producer_id=3, commit=bool(step[2])))
+        elif step[0] == "compact":
+            compaction = table.due()
+            if compaction is not None:
+                assert compaction.run()
+                table.log.install(compaction, table.now_ms)
+                untouched_from = compaction.cleaned_to
+        elif step[0] == "day":
+            table.now_ms += DAY_MS
+        elif step[0] == "reopen":
+            table.reopen()
+        else:
+            table.settle()
+            table.crash(seed)
+        _check(table, untouched_from, aborted)
 
 
 def _check(table: Compacted, untouched_from: int, aborted: set[int]) -> None:
