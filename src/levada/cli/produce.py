@@ -69,7 +69,7 @@ def produce(
         raise InvalidRequest("give a VALUE or --file, not both")
     headers = tuple((name, text.encode()) for name, text in pairs(header, "--header").items())
     began = time.perf_counter()
-    with session(bootstrap) as client:
+    with session(bootstrap, auto_create=True) as client:
         sender = Sender(client, _topic(client, topic), partition, codec)
         for record_key, record_value in _records(value, file, key, key_separator):
             sender.add(record_key, record_value, headers)

@@ -22,10 +22,12 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
 @contextmanager
-def session(bootstrap: str) -> Iterator[BlockingClient]:
+def session(bootstrap: str, *, auto_create: bool = False) -> Iterator[BlockingClient]:
     """A client for one command. Its errors say what to do next."""
     try:
-        client = BlockingClient(bootstrap, client_id="levada-cli", settle_ms=0, connect_timeout_ms=5_000)
+        client = BlockingClient(
+            bootstrap, client_id="levada-cli", settle_ms=0, connect_timeout_ms=5_000, auto_create=auto_create
+        )
     except ValueError as error:
         raise InvalidConfig(f"--bootstrap: {error}") from None
     try:
