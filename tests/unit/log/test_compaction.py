@@ -476,6 +476,38 @@ def test_appends_go_on_during_a_round(table: Compacted) -> None:
     assert table.latest() == table.expected()
 
 
+def test_retention_during_a_round_brings_nothing_back() -> None:
+    table = Compacted(segment_bytes=1000, delete=True, retention_ms=HOUR_MS)
+    table.put((b"early", b"1"))
+    table.fill(rounds=10)
+    table.compact()
+    table.fill(rounds=12)
+    table.now_ms += HOUR_MS
+    table.put((b"deleted", b"1"))
+    table.fill(rounds=12)
+    table.put((b"deleted", None))
+    table.fill(rounds=12)
+    compaction = table.due()
+    assert compaction is not None and compaction.run()
+    groups = [len(rewritten.replaced) for rewritten in compaction.rewritten]
+    assert max(groups) > 1
+    table.now_ms += 1
+    assert table.log.retain(table.now_ms) > 0
+    start_offset = table.log.start_offset
+    assert any(start_offset == segment.base_offset for each in compaction.rewritten for segment in each.replaced[1:])
+    table.log.install(compaction, table.now_ms)
+    assert table.log.start_offset == start_offset and table.records()[0].offset >= start_offset
+    assert table.latest()[b"deleted"] is None
+    table.crash(1)
+    table.config = config(segment_bytes=1000)
+    for _ in range(3):
+        table.log.config = table.config
+        table.fill(rounds=12)
+        table.compact()
+        table.now_ms += 2 * DAY_MS
+    assert b"deleted" not in table.latest()
+
+
 # Any history
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"a key of more than sixteen bytes"])
