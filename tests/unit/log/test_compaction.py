@@ -348,6 +348,17 @@ def test_old_dirt_is_due_however_little_it_is() -> None:
     assert lazy.due() is None
 
 
+def test_a_segment_is_closed_before_its_records_are_too_old_to_wait() -> None:
+    table = Compacted(segment_bytes=100_000, max_compaction_lag_ms=HOUR_MS)
+    table.fill()
+    table.now_ms += HOUR_MS
+    table.fill(rounds=1)
+    assert len(table.log.segments) == 1
+    table.now_ms += 1
+    table.fill(rounds=1)
+    assert len(table.log.segments) == 2 and table.due() is not None
+
+
 def test_only_what_lies_behind_the_last_round_is_dirty(table: Compacted) -> None:
     table.fill()
     table.compact()
