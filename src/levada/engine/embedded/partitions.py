@@ -96,6 +96,9 @@ class Partitions:
         path = self._data.partition_path(at)
         try:
             was_there = self._claim(path, info.id, at.partition)
+            if not known.clean:
+                # What can be read after this start must be there after the next.
+                partition_metadata.settle(self._data.disk, path)
             log = Log.open(
                 str(path),
                 self._config_of(info),
@@ -108,7 +111,7 @@ class Partitions:
             )
         except OSError as reason:
             raise storage_error(at, reason) from reason
-        return log, was_there and known.clean
+        return log, was_there or not known.clean
 
     def _install(self, at: At, info: TopicInfo, log: Log, is_settled: bool) -> Partition:
         settle = partial(partition_metadata.settle, self._data.disk, self._data.partition_path(at))
