@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 import time
 from collections.abc import Iterator
@@ -22,17 +21,15 @@ from levada.wire.answers import (
     TopicPartition,
 )
 from levada.wire.apis import ApiKey
-from levada.wire.blocking import BlockingClient
 from levada.wire.calls.admin import BROKER
 from levada.wire.calls.coordinator import TRANSACTION
-from levada.wire.client import Client
 from levada.wire.codes import ErrorCode
 from support.batches import make_batch
+from support.either import CLIENTS, make_client
 from support.kafka import KafkaBroker
 from support.levada import LevadaBroker
 
 BROKERS = {"levada": LevadaBroker, "kafka": KafkaBroker}
-CLIENTS = {"async": Client, "blocking": BlockingClient}
 #: Old timestamps would make Kafka roll segments, and delete them.
 NOW_MS = time.time_ns() // 1_000_000
 names = (f"topic-{number}" for number in itertools.count())
@@ -44,30 +41,9 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield running
 
 
-class Either:
-    """A client of either kind, whose calls are awaited."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.client, name)
-        if not callable(found) or name == "transactional_producer":
-            return found
-
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            outcome = found(*args, **kwargs)
-            return await outcome if inspect.isawaitable(outcome) else outcome
-
-        return awaited
-
-    def producer(self, transactional_id: str) -> Either:
-        return Either(self.client.transactional_producer(transactional_id))
-
-
 @pytest.fixture(params=CLIENTS)
 async def client(request: pytest.FixtureRequest, broker: Any) -> Any:
-    either = Either(CLIENTS[request.param](broker.bootstrap, timeout_ms=20_000, settle_ms=500))
+    either = make_client(request.param, broker.bootstrap, timeout_ms=20_000, settle_ms=500)
     await either.connect()
     yield either
     await either.close()
@@ -369,7 +345,7 @@ async def test_a_transaction_that_failed_can_only_be_aborted(client, topic):
 
 @pytest.mark.parametrize("kind", CLIENTS)
 async def test_nothing_there_is_unreachable_at_once(kind):
-    client = Either(CLIENTS[kind]("127.0.0.1:1", client_id="nobody"))
+    client = make_client(kind, "127.0.0.1:1", client_id="nobody")
     began = time.monotonic()
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
         await client.connect()
