@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from levada.log.aborted import AbortedIndex, AbortedTransaction
 from levada.log.producers import Producers
@@ -18,6 +19,7 @@ from levada.records.rewrite import empty, keep
 from support.batches import make_batch, make_marker, make_record
 from support.jars import jars
 from support.java import SMALL_JVM, java_command
+from support.levada import LevadaBroker
 
 
 def dump(*files: Path) -> str:
@@ -68,6 +70,27 @@ def test_batches_that_kafka_built_are_read_in_every_codec(tmp_path: Path) -> Non
     for batch, commit in zip(found[-2:], (True, False), strict=True):
         batch.check()
         assert read_marker(batch) == Marker(commit, 42)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_batches_that_librdkafka_built_are_read_in_every_codec(tmp_path: Path, codec: str) -> None:
+    values = [b"value %d " % number * (number % 50 + 1) for number in range(500)]
+    broker = LevadaBroker(tmp_path)
+    broker.start()
+    try:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.codec": codec, "linger.ms": 50})
+        for value in values:
+            producer.produce("topic", value, b"key", headers=[("none", None), ("one", b"1")])
+        assert producer.flush(30) == 0
+    finally:
+        broker.stop()
+    files = sorted(broker.partition_dir("topic", 0).glob("*.log"))
+    found = list(batches(b"".join(file.read_bytes() for file in files)))
+    # librdkafka sends a batch as it is where compressing does not make it smaller.
+    assert CODECS[codec] in {batch.codec for batch in found}
+    records = [record for batch in found for record in read(batch)]
+    assert [record.value for record in records] == values
+    assert {record.headers for record in records} == {(("none", None), ("one", b"1"))}
 
 
 def test_kafka_reads_every_batch_built_here(partition: Path) -> None:

@@ -22,7 +22,7 @@ from crc32c import crc32c
 from levada.config import DAY_MS
 from levada.errors import DamagedIndex, Fenced, InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence
 from levada.log.results import Appended
-from levada.records.batch import NO_SEQUENCE, Batch
+from levada.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, Batch
 from levada.records.read import Marker, read_marker
 
 BATCHES_REMEMBERED: Final = 5
@@ -54,15 +54,13 @@ class Producer:
     last_write_ms: int = -1
     #: Where its open transaction began.
     open_from: int | None = None
+    #: What its next batch in this epoch has to begin with.
+    next_sequence: int = 0
     batches: deque[Remembered] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    @property
-    def next_sequence(self) -> int:
-        return (self.last_sequence + 1) % _SEQUENCES
 
     @property
     def last_offset(self) -> int:
@@ -79,11 +77,16 @@ class Producer:
                 return seen
         return None
 
+    def remember(self, batch: Remembered) -> None:
+        self.batches.append(batch)
+        self.next_sequence = (batch.last_sequence + 1) % _SEQUENCES
+
     def enter(self, epoch: int) -> None:
         """A new epoch's sequences have nothing to do with the old one's."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
+            self.next_sequence = 0
 
 
 class Completed(NamedTuple):
@@ -127,21 +130,20 @@ class Producers:
         open). Changes nothing. Without `sequences` only the epoch counts: what the broker itself writes for a producer
         (offset commits) has no sequence.
         """
-        if batch.producer_id < 0:
-            return None
         producer = self._producers.get(batch.producer_id)
         if producer is None:
             return None
-        if batch.is_control:
+        if batch.attributes & CONTROL:
             self._check_marker(producer, batch)
             return None
-        if sequences and not (batch.producer_epoch == producer.epoch and batch.base_sequence == producer.next_sequence):
-            seen = producer.repeat_of(batch)
+        if batch.producer_epoch != producer.epoch or (sequences and batch.base_sequence != producer.next_sequence):
+            seen = producer.repeat_of(batch) if sequences else None
             if seen is not None:
                 return Appended(seen.first_offset, seen.last_offset, duplicate=True)
-            self._check_sequence(producer, batch)
-        _check_epoch(producer, batch)
-        if producer.open_from is not None and not batch.is_transactional:
+            _check_epoch(producer, batch)
+            if sequences:
+                self._check_sequence(producer, batch)
+        if producer.open_from is not None and not batch.attributes & TRANSACTIONAL:
             raise InvalidTransactionState(
                 f"producer {batch.producer_id} has had a transaction open since offset {producer.open_from}, "
                 "and wrote outside of it"
@@ -149,7 +151,6 @@ class Producers:
         return None
 
     def _check_sequence(self, producer: Producer, batch: Batch) -> None:
-        _check_epoch(producer, batch)
         expected = 0 if batch.producer_epoch > producer.epoch else producer.next_sequence
         if batch.base_sequence != expected:
             raise OutOfOrderSequence(
@@ -173,7 +174,7 @@ class Producers:
         """
         if batch.producer_id < 0:
             return None
-        if not batch.is_control:
+        if not batch.attributes & CONTROL:
             self._wrote(batch, now_ms)
             return None
         # Compaction keeps a marker empty once nothing else is left of its transaction.
@@ -184,14 +185,14 @@ class Producers:
         producer = self._producers.get(batch.producer_id)
         if producer is None:
             producer = self._producers[batch.producer_id] = Producer(batch.producer_id)
-        producer.enter(batch.producer_epoch)
+        if batch.producer_epoch != producer.epoch:
+            producer.enter(batch.producer_epoch)
         producer.last_write_ms = now_ms
-        if batch.base_sequence != NO_SEQUENCE:
-            producer.batches.append(
-                Remembered(batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset)
-            )
-        if batch.is_transactional and producer.open_from is None:
-            producer.open_from = self._open[batch.producer_id] = batch.base_offset
+        sequence, base_offset = batch.base_sequence, batch.base_offset
+        if sequence != NO_SEQUENCE:
+            producer.remember(Remembered(sequence, batch.last_sequence, base_offset, batch.last_offset))
+        if batch.attributes & TRANSACTIONAL and producer.open_from is None:
+            producer.open_from = self._open[batch.producer_id] = base_offset
 
     def _end(self, batch: Batch, marker: Marker, now_ms: int) -> Completed | None:
         producer = self._producers.setdefault(batch.producer_id, Producer(batch.producer_id))
@@ -314,5 +315,5 @@ def _producer(
     producer = Producer(producer_id, epoch, coordinator_epoch, last_write_ms, open_from if open_from >= 0 else None)
     if last_offset >= 0:
         first_sequence = (last_sequence - offset_delta) % _SEQUENCES
-        producer.batches.append(Remembered(first_sequence, last_sequence, last_offset - offset_delta, last_offset))
+        producer.remember(Remembered(first_sequence, last_sequence, last_offset - offset_delta, last_offset))
     return producer
