@@ -54,7 +54,7 @@ def stem(path: str, offset: int) -> str:
 
 def tidy(disk: Disk, path: str) -> Contents:
     """Finish or undo what was under way when the broker stopped, and list what is there."""
-    names = set(disk.listdir(path))
+    names = sorted(disk.listdir(path))
     swaps = {file for file in names if file.endswith(".swap")}
     # While a .cleaned file is there, compaction was not done writing: what it had put aside to swap in at or after
     # that offset may be half of it. Kafka reads these directories the same way.
@@ -143,7 +143,12 @@ def read_checkpoint(disk: Disk, path: str, name: str) -> int | None:
     raise DamagedIndex(f"{os.path.join(path, name)} is not a checkpoint")
 
 
-def write_checkpoint(disk: Disk, path: str, name: str, offset: int) -> None:
-    """Durable when it returns. Kafka's form, with one entry: topic, partition, offset."""
+def checkpoint(path: str, name: str, offset: int) -> tuple[str, bytes]:
+    """A checkpoint's name and content: Kafka's form, with one entry, topic, partition and offset."""
     topic, _, partition = os.path.basename(path).rpartition("-")
-    disk.atomic_write(os.path.join(path, name), f"0\n1\n{topic} {partition} {offset}\n".encode())
+    return name, f"0\n1\n{topic} {partition} {offset}\n".encode()
+
+
+def write_checkpoint(disk: Disk, path: str, name: str, offset: int) -> None:
+    """Durable when it returns."""
+    disk.atomic_write(os.path.join(path, name), checkpoint(path, name, offset)[1])

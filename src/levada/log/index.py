@@ -132,10 +132,15 @@ class TimeIndex:
             self.timestamps.append(timestamp)
             self.offsets.append(last_offset - self.base_offset)
 
-    def floor(self, timestamp: int) -> int:
-        """No record before the batch that ends at this offset has the timestamp or a later one."""
+    def floor(self, timestamp: int) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry that is not later; (−1, base offset) for none.
+
+        No record before the batch that ends at that offset has the timestamp asked for, or a later one.
+        """
         slot = bisect_right(self.timestamps, timestamp, 0, len(self.offsets)) - 1
-        return self.base_offset + (self.offsets[slot] if slot >= 0 else 0)
+        if slot < 0:
+            return -1, self.base_offset
+        return self.timestamps[slot], self.base_offset + self.offsets[slot]
 
     def last(self) -> tuple[int, int]:
         """(timestamp, offset) of the last entry; (−1, base offset) for none."""

@@ -408,6 +408,8 @@ class Log:
                 self.roll(now_ms)
             except StorageFull:
                 count -= 1
+        if count and self.segments[count - 1].is_held:
+            count = self._settled(count)
         if count == 0:
             return 0
         try:
@@ -416,6 +418,13 @@ class Log:
         except OSError as reason:
             raise _storage_error(self.path, reason) from reason
 
+    def _settled(self, count: int) -> int:
+        """How many of the first `count` segments are settled now. What follows them must be durable before they may go:
+        the snapshot there is then all that is known of their producers."""
+        self.mark_synced(self.sync())
+        held = (number for number, segment in enumerate(self.segments[:count]) if segment.is_held)
+        return next(held, count)
+
     def _leave(self, count: int) -> None:
         """The log starts after this many segments, and will also if their files come back."""
         offset = self._layout.bases[count]
@@ -423,9 +432,10 @@ class Log:
             try:
                 directory.write_checkpoint(self._disk, self.path, directory.START_FILE, offset)
             except OSError as reason:
-                # Deleting is how room is made. The oldest go first, so what comes back is whole.
+                # Deleting is how room is made, so it goes on. The oldest go first: what comes back is whole.
                 if reason.errno not in NO_ROOM:
                     raise
+                self._unsynced.write(*directory.checkpoint(self.path, directory.START_FILE, offset))
             self._start_at(offset)
 
     def _delete_segments(self, count: int, now_ms: int) -> int:
@@ -520,15 +530,18 @@ class Log:
             raise _storage_error(self.path, reason) from reason
 
     def _is_current(self, rewritten: Rewritten) -> bool:
-        """False, and its files are removed, if the log has deleted something of what it replaces."""
-        if not any(segment.retired for segment in rewritten.replaced):
+        """False, and its files are removed, if the log has deleted all that it replaces meanwhile.
+
+        Where only the oldest of it went, the rest is still replaced: the log counts as compacted up to there from now on.
+        """
+        if not all(segment.retired for segment in rewritten.replaced):
             return True
         for ending in directory.SEGMENT_ENDINGS:
             self._disk.unlink(directory.stem(self.path, rewritten.base_offset) + ending + SWAP)
         return False
 
     def _replace(self, rewritten: Sequence[Rewritten], now_ms: int) -> int:
-        replaced = [segment for each in rewritten for segment in each.replaced]
+        replaced = [segment for each in rewritten for segment in each.replaced if not segment.retired]
         added = [self._successor(each, now_ms) for each in rewritten]
         for segment in replaced:
             segment.retire()

@@ -26,7 +26,7 @@ def offset_at(log: Log, timestamp_ms: int, end_offset: int) -> Found | None:
         following = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
         if following <= start or segment.largest_timestamp()[0] < timestamp_ms:
             continue
-        first = max(start, segment.opened().indexes.times.floor(timestamp_ms))
+        first = max(start, segment.seek_time(timestamp_ms))
         for batch in _batches(log, first, min(following, end_offset)):
             if batch.max_timestamp >= timestamp_ms:
                 for record in read(batch):

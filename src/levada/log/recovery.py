@@ -77,8 +77,9 @@ class Recovery:
         found.cleaned_to = self._checkpoint(directory.CLEANED_FILE)
         found.epochs = self._read_epochs()
         found.segments = [self._segment(offset, size) for offset, size in contents.segments.items()]
-        self._drop_trimmed()
-        if found.segments:
+        if not (clean or same_boot) and self._lost_its_beginning(recovery_point):
+            self._start_anew()
+        elif found.segments:
             found.start_offset = max(found.start_offset, found.segments[0].base_offset)
             scan_from, durable_to = self._doubt(recovery_point, clean)
             if scan_from is None:
@@ -86,13 +87,20 @@ class Recovery:
             else:
                 self._scan(self._first_doubtful(scan_from, contents.indexed), durable_to, same_boot)
         if found.end_offset < found.start_offset and found.damage is None:
+            # What lies below the start was lost before it was durable. Its offsets are not given out again.
             self._start_anew()
         self._forget_beyond()
         return found
 
+    def _lost_its_beginning(self, recovery_point: int | None) -> bool:
+        """Nothing was ever synced, and of several new segments only later ones made it to the disk."""
+        segments, start_offset = self._found.segments, self._found.start_offset
+        is_new = recovery_point is not None and recovery_point <= start_offset
+        return is_new and bool(segments) and segments[0].base_offset > start_offset
+
     def _start_anew(self) -> None:
-        """What lies below the start offset was lost before it was ever durable; its offsets are not given out again."""
         found = self._found
+        found.cut_bytes += sum(segment.size for segment in found.segments)
         for segment in reversed(found.segments):
             remove_segment(self._disk, segment)
         found.segments.clear()
@@ -125,12 +133,6 @@ class Recovery:
         )
         segment.dense = base_offset >= self._found.cleaned_to
         return segment
-
-    def _drop_trimmed(self) -> None:
-        """Segments below the start offset are about to be deleted, or were when the broker stopped."""
-        segments = self._found.segments
-        while len(segments) > 1 and segments[1].base_offset <= self._found.start_offset:
-            remove_segment(self._disk, segments.pop(0))
 
     def _forget_beyond(self) -> None:
         """Snapshots and epochs of what the log does not hold tell about something that is gone."""
@@ -214,7 +216,8 @@ class Recovery:
         found = self._found
         before: Segment | None = None
         for segment in found.segments[first:]:
-            if before is not None:
+            # Below the start some may have been deleted and others not.
+            if before is not None and segment.base_offset > found.start_offset:
                 gap = segment.base_offset - found.end_offset
                 if gap < 0 or (gap > 0 and before.dense):
                     reason = f"the log goes on at offset {segment.base_offset} where {found.end_offset} should follow"

@@ -61,12 +61,30 @@ def head_of(buffer: bytes | bytearray | memoryview, at: int, position: int, end:
     return Head(position, size, base_offset, base_offset + last_delta, epoch, max_timestamp)
 
 
+def last_offset_in(buffer: bytes | bytearray | memoryview, at: int) -> int:
+    """The last offset that the header there gives; any number if there is none."""
+    header = HEADER.unpack_from(buffer, at)
+    return int(header[0] + header[6])
+
+
 def heads(
-    file: File, position: int, end: int, expected: int, *, nowait: bool = False, chunk: int = HEADERS_CHUNK
+    file: File,
+    position: int,
+    end: int,
+    expected: int,
+    *,
+    dense: bool = False,
+    nowait: bool = False,
+    chunk: int = HEADERS_CHUNK,
 ) -> Iterator[Head]:
-    """The headers from one batch on to the end. Unreadable where the chain breaks; WouldBlock with `nowait`."""
+    """The headers from one batch on to the end. Unreadable where the chain breaks; WouldBlock with `nowait`.
+
+    `expected` is the first one's offset or, where the walk begins in the middle of a file, one that is not above it.
+    `dense`: each batch begins at the offset after the one before. Only compaction leaves gaps.
+    """
     buffer: bytes | bytearray = b""
     start = position
+    exact = dense and position == 0
     while position < end:
         at = position - start
         if at + HEADER_SIZE > len(buffer):
@@ -77,7 +95,10 @@ def heads(
                     raise WouldBlock
                 raise Unreadable(position, expected, f"{len(buffer)} bytes where a header has {HEADER_SIZE}")
         head = head_of(buffer, at, position, end, expected)
+        if exact and head.base_offset != expected:
+            raise Unreadable(position, expected, f"offset {head.base_offset} where {expected} should follow")
         yield head
+        exact = dense
         expected = head.last_offset + 1
         position += head.size
 
@@ -87,7 +108,7 @@ def whole_batches(
 ) -> Iterator[tuple[int, Batch]]:
     """(position, batch) of every batch up to the end, its checksum verified. Unreadable at the first that is not whole.
 
-    `dense`: each batch begins at the offset after the one before. Only compaction leaves gaps.
+    `expected` is the first one's offset; with `dense`, each of the others begins at the offset after the one before.
     """
     view = memoryview(b"")
     start = position

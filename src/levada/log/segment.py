@@ -23,7 +23,7 @@ from levada.log.files import Files, Opened
 from levada.log.index import RELATIVE_OFFSET_MAX, Indexes
 from levada.log.ranges import Ranges
 from levada.log.rebuild import Indexed, build, load
-from levada.log.scan import Unreadable, check, head_of, heads, whole_batches
+from levada.log.scan import Unreadable, check, heads, last_offset_in, whole_batches
 from levada.records.batch import HEADER_SIZE, LENGTH_END, Batch, batches
 
 #: How many offsets a segment remembers the position of, for readers that come back for what follows.
@@ -117,7 +117,9 @@ class Segment:
         if first is None:
             first = self.first_timestamp()
         age_ms = batch.max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        return age_ms > config.segment_ms - self.jitter_ms or self.held.indexes.is_full(config.segment_index_bytes)
+        # Only a closed segment can be compacted.
+        age_max_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
+        return age_ms > age_max_ms - self.jitter_ms or self.held.indexes.is_full(config.segment_index_bytes)
 
     @property
     def held(self) -> Opened:
@@ -214,7 +216,7 @@ class Segment:
     def _open(self) -> Opened:
         try:
             file = self._disk.open(self.path)
-            indexed = load(self._disk, self.stem, self.base_offset, file, self.size, self.interval_bytes)
+            indexed = self._indexed(file)
         except FileNotFoundError:
             if self.retired:
                 raise Retired from None
@@ -227,9 +229,12 @@ class Segment:
     def load(self) -> Indexed:
         """Read the indexes of the last segment of a log that was closed properly, and hold it open."""
         file = self._disk.open_append(self.path)
-        indexed = load(self._disk, self.stem, self.base_offset, file, self.size, self.interval_bytes)
+        indexed = self._indexed(file)
         self.hold(file, indexed.indexes)
         return indexed
+
+    def _indexed(self, file: File) -> Indexed:
+        return load(self._disk, self.stem, self.base_offset, file, self.size, self.interval_bytes, dense=self.dense)
 
     def locate(self, offset: int, *, nowait: bool = False) -> int:
         """The position of the first batch that ends at or after this offset; the segment's size if none does.
@@ -245,21 +250,31 @@ class Segment:
         opened = self.opened(nowait=nowait)
         known, start = opened.indexes.offsets.floor(offset)
         try:
-            for head in heads(opened.file, start, size, self.base_offset, nowait=nowait):
+            for head in heads(opened.file, start, size, self.base_offset, dense=self.dense, nowait=nowait):
                 if head.position == start and known not in (-1, head.last_offset):
-                    raise Unreadable(start, known, "the index does not fit")
+                    break
                 if head.last_offset >= offset:
                     self.remember(offset, head.position)
                     return head.position
+            else:
+                if start < size or size == 0:
+                    return size
         except Unreadable as broken:
             if start == 0 or broken.position != start:
                 raise
-            # The index misled us, or what it points to is broken: only the chain from the start can tell.
-            if nowait:
-                raise WouldBlock from None
-            opened.indexes = build(self.base_offset, opened.file, size, self.interval_bytes).indexes
-            return self.locate(offset)
+        if nowait:
+            raise WouldBlock
+        self._distrust(opened, size)
+        for head in heads(opened.file, 0, size, self.base_offset, dense=self.dense):
+            if head.last_offset >= offset:
+                self.remember(offset, head.position)
+                return head.position
         return size
+
+    def _distrust(self, opened: Opened, size: int) -> None:
+        """An index entry does not name a batch: the index is wrong, or the file is. Build it again where nobody adds to it."""
+        if opened is not self._held:
+            opened.indexes = build(self.base_offset, opened.file, size, self.interval_bytes, dense=self.dense).indexes
 
     def remember(self, offset: int, position: int) -> None:
         """The first batch that ends at or after this offset begins at this position."""
@@ -304,8 +319,8 @@ class Segment:
     def _cut(self, opened: Opened, view: memoryview, position: int) -> memoryview:
         """Up to the end of the last whole batch, found from the index entry nearest to the end. There is at least one."""
         known, start = opened.indexes.offsets.boundary(position + len(view) - HEADER_SIZE)
-        at, last = max(0, start - position), 0
-        if at > 0 and head_of(view, at, start, position + len(view), 0).last_offset != known:
+        at, last = start - position, 0
+        if not 0 < at <= len(view) - HEADER_SIZE or known != last_offset_in(view, at):
             at = 0
         while at + HEADER_SIZE <= len(view):
             size = LENGTH_END + _LENGTH.unpack_from(view, at)[0]
@@ -355,6 +370,18 @@ class Segment:
             self._largest = indexes.max_timestamp, indexes.max_timestamp_offset
         return self._largest
 
+    def seek_time(self, timestamp_ms: int) -> int:
+        """No record before the batch that holds this offset has the timestamp or a later one."""
+        opened = self.opened()
+        known_ms, offset = opened.indexes.times.floor(timestamp_ms)
+        if offset == self.base_offset:
+            return offset
+        head = next(heads(opened.file, self.locate(offset), self.size, self.base_offset), None)
+        if head is not None and (head.max_timestamp, head.last_offset) == (known_ms, offset):
+            return offset
+        self._distrust(opened, self.size)
+        return self.base_offset
+
     def modified_ms(self) -> int:
         return self._disk.modified_ms(self.path)
 
@@ -386,7 +413,7 @@ class Segment:
         self._verified.cut(position)
         self._places.clear()
         self._first_timestamp = None
-        indexed = build(self.base_offset, file, position, self.interval_bytes)
+        indexed = build(self.base_offset, file, position, self.interval_bytes, dense=self.dense)
         if indexed.broken is not None:
             raise indexed.broken
         self.hold(file, indexed.indexes)

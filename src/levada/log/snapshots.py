@@ -85,11 +85,11 @@ def batches_between(segments: Sequence[Segment], start: int, end: int) -> Iterat
     """Every batch that begins in [start, end), verified. BrokenSegment."""
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else INT64_MAX
-        if following <= start or segment.base_offset >= end:
+        if following <= start or segment.base_offset >= end or start == end:
             continue
         try:
-            file, position = segment.opened().file, segment.locate(start)
-            for _, batch in whole_batches(file, position, segment.size, segment.base_offset, dense=False):
+            file = segment.opened().file
+            for _, batch in whole_batches(file, 0, segment.size, segment.base_offset, dense=segment.dense):
                 if batch.base_offset >= end:
                     return
                 if batch.base_offset >= start:
