@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +24,7 @@ from levada.wire.answers import (
 from levada.wire.apis import ApiKey
 from levada.wire.calls.admin import BROKER
 from levada.wire.calls.coordinator import TRANSACTION
+from levada.wire.calls.transactions import TransactionCalls
 from levada.wire.codes import ErrorCode
 from support.batches import make_batch
 from support.either import CLIENTS, make_client
@@ -280,6 +282,13 @@ async def test_a_version_nobody_speaks_is_said_so(client, topic):
         await client.request(999, {})
 
 
+@pytest.fixture(params=[1, 2], ids=["tv1", "tv2"])
+def form(request, monkeypatch):
+    """Both forms of transactions; a broker that has the second still speaks the first."""
+    monkeypatch.setattr(TransactionCalls, "transaction_version", request.param)
+
+
+@pytest.mark.usefixtures("form")
 async def test_what_a_transaction_wrote_is_seen_together(client, topic):
     producer = client.producer(f"tx-{topic}")
     await producer.init()
@@ -292,6 +301,7 @@ async def test_what_a_transaction_wrote_is_seen_together(client, topic):
     await sees_committed(client, (topic, 1), [b"b"])
 
 
+@pytest.mark.usefixtures("form")
 async def test_an_aborted_transaction_is_skipped_and_the_next_goes_on(client, topic):
     producer = client.producer(f"tx-{topic}")
     await producer.init()
@@ -301,6 +311,7 @@ async def test_an_aborted_transaction_is_skipped_and_the_next_goes_on(client, to
     await sees_committed(client, (topic, 0), [b"yes", b"and this"])
 
 
+@pytest.mark.usefixtures("form")
 async def test_offsets_are_committed_with_a_transaction(client, topic):
     producer, group = client.producer(f"tx-{topic}"), f"group-of-{topic}"
     await producer.init()
@@ -314,6 +325,7 @@ async def test_offsets_are_committed_with_a_transaction(client, topic):
     assert await client.offset_fetch(group, [(topic, 1)], require_stable=True) == {(topic, 1): OffsetAndMetadata(5)}
 
 
+@pytest.mark.usefixtures("form")
 async def test_a_newer_owner_of_a_transactional_id_fences_the_older(client, topic):
     old, new = client.producer(f"tx-{topic}"), client.producer(f"tx-{topic}")
     await old.init()
@@ -327,6 +339,7 @@ async def test_a_newer_owner_of_a_transactional_id_fences_the_older(client, topi
     await sees_committed(client, (topic, 0), [b"kept"])
 
 
+@pytest.mark.usefixtures("form")
 async def test_a_transaction_that_failed_can_only_be_aborted(client, topic):
     producer = client.producer(f"tx-{topic}")
     with pytest.raises(InvalidTransactionState, match="init"):
@@ -351,3 +364,30 @@ async def test_nothing_there_is_unreachable_at_once(kind):
         await client.connect()
     await client.close()
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("make", BROKERS.values(), ids=BROKERS)
+async def test_a_stream_outlives_the_broker_it_goes_to(kind, make, tmp_path):
+    """kill −9 and a start on the same data, while batches with sequences are under way: each is there once, in order."""
+    with make(tmp_path) as broker:
+        client = make_client(kind, broker.bootstrap, timeout_ms=60_000)
+        await client.connect()
+        topic = next(names)
+        await client.create_topic(topic, 1)
+        await settled(client, topic)
+        producer = await client.init_producer_id()
+
+        def batches() -> Iterator[tuple[tuple[str, int], memoryview]]:
+            for number in range(60):
+                if number == 30:
+                    broker.kill()
+                    threading.Thread(target=broker.start).start()
+                yield (
+                    (topic, 0),
+                    batch(b"%d" % number, producer_id=producer.producer_id, producer_epoch=0, sequence=number),
+                )
+
+        await client.produce_stream(batches())
+        assert await values(client, (topic, 0)) == [b"%d" % number for number in range(60)]
+        await client.close()

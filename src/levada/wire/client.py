@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, cast
 
 import levada
 from levada.errors import ConnectionLost, LevadaError, MalformedFrame, TimedOut, Unreachable
@@ -225,8 +225,7 @@ class _Connection(asyncio.Protocol):
         self._transport.writelines(parts)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its bases
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -105,8 +105,4 @@ class call(Generic[P, T]):  # noqa: N801  # it is used as a decorator
         if runner is None:
             return self
         run = runner.run_async if hasattr(runner, "run_async") else runner.run_blocking
-
-        def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return run(self.steps(runner, *args, **kwargs))
-
-        return update_wrapper(bound, self.steps)
+        return lambda *args, **kwargs: run(self.steps(runner, *args, **kwargs))

@@ -5,6 +5,7 @@ import socket
 import time
 
 import pytest
+import uvloop
 
 from levada.errors import BrokerRefused, ConnectionLost, TimedOut, Unreachable, UnsupportedVersion
 from levada.wire.answers import LATEST
@@ -127,11 +128,14 @@ async def test_the_next_bootstrap_address_is_tried(kind, broker):
     await client.close()
 
 
-async def test_many_tasks_share_one_connection(broker):
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_many_tasks_share_one_connection(broker, run):
+    async def ask():
+        async with Client(broker.bootstrap) as client:
+            return await asyncio.gather(*(client.request(KEY, {}) for _ in range(200)))
+
     answers(broker)
-    async with Client(broker.bootstrap) as client:
-        found = await asyncio.gather(*(client.request(KEY, {}) for _ in range(200)))
-    assert {one.cluster_id for one in found} == {"c"}
+    assert {one.cluster_id for one in run(ask())} == {"c"}
     assert len(broker.connections) == 1
 
 
