@@ -1,6 +1,6 @@
 """What stays of a batch when a log is compacted, by Kafka's rules.
 
-- Of each key the latest record stays, at its offset. Records without a key go.
+- Of each key the latest record stays, at its offset. Records without a key go; a batch whose records cannot be read stays.
 - A tombstone (no value) stays for `delete.retention.ms` from the first time it was compacted, so that slow readers see it:
   that moment is written into its batch as the delete horizon.
 - Records of aborted transactions go. A transaction's marker stays as long as any batch of the transaction is there, and then
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from levada.errors import RecordError
 from levada.log.aborted import AbortedTransaction
 from levada.log.producers import Producers
 from levada.records.batch import Batch
@@ -163,7 +164,10 @@ class Cleaner:
             return None
         horizon_ms = batch.delete_horizon_ms
         tombstones_stay = horizon_ms is None or self._now_ms < horizon_ms
-        records = [record for record in read(batch) if self._stays(record, tombstones_stay)]
+        try:
+            records = [record for record in read(batch) if self._stays(record, tombstones_stay)]
+        except RecordError:
+            return batch.view
         if not records:
             return None
         sets_horizon = horizon_ms is None and any(record.value is None for record in records)

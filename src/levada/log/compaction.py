@@ -7,38 +7,33 @@
 Below the *first dirty offset* the log was compacted before. A round learns the latest offset of each key from there up to
 the first segment that may not be touched: the active one, one with an open transaction or younger than
 `min.compaction.lag.ms`. Then it passes over everything below, and what `Cleaner` keeps goes into new segments;
-neighbours that became small become one.
-
-A stop at any moment leaves either the old segments or the new ones. In this order, each durable before the next:
-
-1. `<base>.log.cleaned`, with `.index` `.timeindex` `.txnindex`, is written. Found after a crash, it is removed.
-2. It is renamed to `.swap`. Found after a crash, the swap is carried out.
-3. `cleaner-offset-checkpoint` says how far the log is compacted, since from now on it may have gaps. Whoever carries out a
-   swap after a crash writes it too: at least the end of what is swapped in, and more than its base offset.
-4. `install`: the segments that were replaced go, `.swap` becomes the segment.
+neighbours that became small become one. What a stop at any moment leaves, swap.py says.
 """
 
 from __future__ import annotations
 
-import os.path
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise, takewhile
 from typing import Final
 
+import structlog
+
 from levada.config import KiB, TopicConfig
-from levada.errors import DamagedLog, StorageFailed, StorageFull
-from levada.log import directory
+from levada.errors import DamagedLog, RecordError, StorageFailed, StorageFull
 from levada.log.aborted import AbortedIndex, AbortedTransaction
 from levada.log.cleaner import KEYS_MAX, Cleaner, LatestOffsets, TransactionsPassed, last_records
 from levada.log.disk import Disk
 from levada.log.producers import Producers
 from levada.log.scan import Unreadable, whole_batches
 from levada.log.segment import NO_ROOM, Segment
-from levada.log.successor import CLEANED, SWAP, Rewritten, Successor, fit_together
+from levada.log.snapshots import BrokenSegment
+from levada.log.successor import Rewritten, Successor, fit_together
+from levada.log.swap import Swap
 from levada.records.batch import Batch
 from levada.records.read import read
 
+_log = structlog.get_logger("levada.log")
 #: How much is read before others get a turn: about a millisecond's worth.
 _YIELD_BYTES: Final = 64 * KiB
 
@@ -54,12 +49,14 @@ def plan(
     stable_end: int,
     producers: Producers,
     aborted_of: Callable[[Segment], AbortedIndex],
+    found_broken: Callable[[BrokenSegment], None],
     now_ms: int,
 ) -> Compaction | None:
     """A round of compaction if one is due, as Kafka has it; None otherwise.
 
     `segments` are all of the log's, the active one last. `stable_end`: the end of what is visible and decided.
-    `aborted_of` gives a segment's aborted transactions, and builds them again if need be.
+    `aborted_of` gives a segment's aborted transactions, and builds them again if need be; `found_broken` is told, in the
+    worker thread, when a segment turns out to be damaged.
     """
     first_dirty_offset = max(first_dirty_offset, start_offset)
     closed = list(_closed(segments, stable_end))
@@ -85,6 +82,7 @@ def plan(
         end_offset=ends[dirty[-1]],
         producers=producers,
         aborted_of=aborted_of,
+        found_broken=found_broken,
         now_ms=now_ms,
     )
 
@@ -118,6 +116,7 @@ class Compaction:
         end_offset: int,
         producers: Producers,
         aborted_of: Callable[[Segment], AbortedIndex],
+        found_broken: Callable[[BrokenSegment], None],
         now_ms: int,
     ) -> None:
         self.segments = segments
@@ -128,9 +127,11 @@ class Compaction:
         self.keys_max = KEYS_MAX
         self._disk = disk
         self._path = path
+        self._swap = Swap(disk, path)
         self._config = config
         self._all_segments = all_segments
         self._aborted_of = aborted_of
+        self._found_broken = found_broken
         self._first_dirty_offset = first_dirty_offset
         self._end_offset = end_offset
         self._now_ms = now_ms
@@ -150,9 +151,11 @@ class Compaction:
         """
         try:
             return self._run()
-        except Unreadable as broken:
+        except BrokenSegment as broken:
+            self._found_broken(broken)
+            file, position = broken.segment.path, broken.where.position
             raise DamagedLog(
-                f"compaction of {self._path} stopped: {broken.reason}", file=self._path, position=broken.position
+                f"compaction stopped: {file} is damaged at byte {position}: {broken}", file=file, position=position
             ) from None
         except OSError as reason:
             kind = StorageFull if reason.errno in NO_ROOM else StorageFailed
@@ -160,50 +163,20 @@ class Compaction:
 
     def _run(self) -> bool:
         # An earlier round may have failed so badly that it left something; one that was decided has been installed by now.
-        self._undo()
+        self._swap.undo(self.cleaned_to)
         try:
             latest, mapped_to = self._learn_keys()
             cleaner = self._cleaner(latest, mapped_to)
             self._rewrite_all([segment for segment in self.segments if segment.base_offset < mapped_to], cleaner)
-            self._decide(mapped_to)
+            self._swap.decide(mapped_to)
         except Exception as reason:
             self.rewritten.clear()
-            self._undo()
+            self._swap.undo(self.cleaned_to)
             if isinstance(reason, _Cancelled):
                 return False
             raise
-        return True
-
-    def _decide(self, mapped_to: int) -> None:
-        """Once this is done it happens, now or at the next start."""
-        self._disk.fsync_dir(self._path)
-        for name in self._files(CLEANED):
-            self._disk.rename(name, name.removesuffix(CLEANED) + SWAP)
-        self._disk.fsync_dir(self._path)
-        directory.write_checkpoint(self._disk, self._path, directory.CLEANED_FILE, mapped_to)
         self.cleaned_to = mapped_to
-
-    def _undo(self) -> None:
-        """Remove what was written. A stop in the midst of it leaves all of a decided round, or nothing."""
-        swaps = self._files(SWAP)
-        if swaps:
-            # First the checkpoint: what is not compacted must never be taken for it, or deleted keys come back.
-            directory.write_checkpoint(self._disk, self._path, directory.CLEANED_FILE, self.cleaned_to)
-            # As long as the first of them is `.cleaned`, none of them counts.
-            self._disk.rename(swaps[0], swaps[0].removesuffix(SWAP) + CLEANED)
-            self._disk.fsync_dir(self._path)
-            self._remove(swaps[1:])
-        self._remove(self._files(CLEANED))
-
-    def _remove(self, names: Sequence[str]) -> None:
-        for name in names:
-            self._disk.unlink(name)
-        if names:
-            self._disk.fsync_dir(self._path)
-
-    def _files(self, ending: str) -> list[str]:
-        names = sorted(name for name in self._disk.listdir(self._path) if name.endswith(ending))
-        return [os.path.join(self._path, name) for name in names]
+        return True
 
     # What is the latest of each key
 
@@ -218,22 +191,36 @@ class Compaction:
                 if latest.full:
                     return latest, batch.base_offset
                 if not transactions.passes(batch) and not batch.is_control:
-                    for record in read(batch):
-                        if record.key is not None:
-                            latest.add(record.key, record.offset)
+                    self._learn(batch, latest)
         return latest, self._end_offset
 
+    def _learn(self, batch: Batch, latest: LatestOffsets) -> None:
+        try:
+            for record in read(batch):
+                if record.key is not None:
+                    latest.add(record.key, record.offset)
+        except RecordError as reason:
+            # A producer sent it like that, while the topic was not compacted. What nobody understands nobody may drop.
+            _log.warning("batch kept as it is", path=self._path, offset=batch.base_offset, reason=str(reason))
+
     def _batches(self, segment: Segment, offset: int = 0) -> Iterator[tuple[int, Batch]]:
-        position = segment.locate(offset)
-        for found in whole_batches(segment.opened().file, position, segment.size, segment.base_offset, dense=False):
-            if self._cancelled:
-                raise _Cancelled
-            yield found
-            # Reading records holds the interpreter: let the loop have it in between.
-            self._unyielded_bytes += found[1].size
-            if self._unyielded_bytes >= _YIELD_BYTES:
-                self._unyielded_bytes = 0
-                time.sleep(0)
+        try:
+            position = segment.locate(offset)
+            file = segment.opened().file
+            for found in whole_batches(file, position, segment.size, segment.base_offset, dense=False):
+                if self._cancelled:
+                    raise _Cancelled
+                yield found
+                self._let_others_run(found[1].size)
+        except Unreadable as where:
+            raise BrokenSegment(segment, where) from None
+
+    def _let_others_run(self, size: int) -> None:
+        """Reading records holds the interpreter: let the loop have it in between."""
+        self._unyielded_bytes += size
+        if self._unyielded_bytes >= _YIELD_BYTES:
+            self._unyielded_bytes = 0
+            time.sleep(0)
 
     def _aborted(self) -> list[AbortedTransaction]:
         """All that overlap what is compacted; the marker of some may lie beyond."""

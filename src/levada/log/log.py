@@ -35,7 +35,8 @@ from levada.log.results import Aborted, Appended, Damage, Found
 from levada.log.scan import Unreadable
 from levada.log.segment import NO_ROOM, Data, Retired, Segment
 from levada.log.snapshots import BrokenSegment
-from levada.log.successor import SWAP, Rewritten
+from levada.log.successor import Rewritten
+from levada.log.swap import SWAP
 from levada.log.trash import Trash
 from levada.log.unsynced import Unsynced
 from levada.records.batch import LOG_APPEND_TIME, Batch
@@ -485,6 +486,10 @@ class Log:
             remove_segment(self._disk, each)
         self.end_offset = segment.cut(to)
         self.synced_offset = min(self.synced_offset, self.end_offset)
+        if self.end_offset < self.start_offset:
+            # A batch goes as a whole, also one that the log starts in.
+            directory.write_checkpoint(self._disk, self.path, directory.START_FILE, self.end_offset)
+            self.start_offset = self.end_offset
         self._unsynced.add(segment)
         self._unsynced.durable_to = -1
         self._appended = True
@@ -512,6 +517,7 @@ class Log:
             stable_end=self.synced_offset if unstable is None else min(unstable, self.synced_offset),
             producers=self.producers,
             aborted_of=self._aborted_of,
+            found_broken=self._found_broken,
             now_ms=now_ms,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from levada.config import TopicConfig
 from levada.log import directory
@@ -12,12 +12,8 @@ from levada.log.disk import Disk, File
 from levada.log.index import RELATIVE_OFFSET_MAX, Indexes, OffsetIndex, TimeIndex
 from levada.log.scan import whole_batches
 from levada.log.segment import Segment
+from levada.log.swap import CLEANED
 from levada.records.batch import Batch
-
-#: Being written: removed when found after a crash.
-CLEANED: Final = ".cleaned"
-#: Durable and decided: put in place when found after a crash.
-SWAP: Final = ".swap"
 
 
 class Rewritten(NamedTuple):

@@ -15,7 +15,7 @@ from levada.errors import DamagedLog, StorageFailed, StorageFull
 from levada.log.compaction import Compaction
 from levada.log.files import Files
 from levada.log.log import Log
-from levada.records.batch import Batch, batches
+from levada.records.batch import Batch, batches, checksum
 from levada.records.build import build
 from levada.records.read import Record, read, read_all
 from support.batches import make_batch, make_marker
@@ -202,6 +202,18 @@ def test_a_segment_of_which_everything_stays_is_left_alone() -> None:
     compaction = table.compact()
     assert compaction.rewritten == [] and table.log.segments == before
     assert table.due() is None, "it is compacted all the same"
+
+
+def test_a_batch_that_nobody_can_read_stays(table: Compacted) -> None:
+    table.fill(rounds=1)
+    garbage = make_batch(1)
+    garbage.view[-3:] = b"\xff\xff\xff"
+    checksum(garbage.view)
+    offset = table.log.append(Batch(garbage.view), leader_epoch=0, now_ms=table.now_ms).base_offset
+    table.fill()
+    table.compact()
+    kept = next(batch for batch in table.batches() if batch.base_offset == offset)
+    assert kept.payload == garbage.payload
 
 
 def test_a_tombstone_goes_a_day_after_it_was_first_compacted(table: Compacted) -> None:
@@ -469,9 +481,10 @@ def test_damage_ends_the_round_and_is_named() -> None:
     assert compaction is not None
     path = table.log.segments[1].path
     table.disk.flip(path, table.disk.size(path) - 1, 1)
-    with pytest.raises(DamagedLog):
+    with pytest.raises(DamagedLog, match="byte"):
         compaction.run()
     assert table.leftovers == []
+    assert table.log.damage is not None and table.log.damage.file == path
 
 
 def test_appends_go_on_during_a_round(table: Compacted) -> None:
