@@ -2,7 +2,7 @@
 
     plan(…)            on the loop: is a round due, and over which segments?
     compaction.run()   in a worker thread: reads closed segments, writes their successors, makes them durable
-    log.install(…)     on the loop: puts the successors in place; nothing here waits for the disk
+    log.install(…)     on the loop: puts the successors in place
 
 Below the *first dirty offset* the log was compacted before. A round learns the latest offset of each key from there up to
 the first segment that may not be touched: the active one, one with an open transaction or younger than
