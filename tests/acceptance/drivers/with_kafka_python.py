@@ -55,7 +55,8 @@ class Member(threading.Thread):
 
     def run(self) -> None:
         while not self.stopping:
-            for messages in self.consumer.poll(timeout_ms=50).values():
+            # A poll that ends while SyncGroup is under way forgets that it joined, and never sends a heartbeat.
+            for messages in self.consumer.poll(timeout_ms=500).values():
                 self.records.extend(record(message) for message in messages)
             self.assigned = [place.partition for place in self.consumer.assignment()]
         self.consumer.close()
