@@ -10,7 +10,6 @@ import pytest
 
 from levada.records.read import Record, read_all
 from levada.wire.answers import LATEST, READ_COMMITTED
-from levada.wire.apis import ApiKey
 from support.batches import make_batch
 from support.either import CLIENTS, make_client
 from support.kafka_cluster import KafkaCluster
