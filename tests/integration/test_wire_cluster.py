@@ -10,6 +10,7 @@ import pytest
 
 from levada.records.read import Record, read_all
 from levada.wire.answers import LATEST, READ_COMMITTED
+from levada.wire.apis import ApiKey
 from support.batches import make_batch
 from support.either import CLIENTS, make_client
 from support.kafka_cluster import KafkaCluster
@@ -39,7 +40,10 @@ async def make_topic(client: Any, name: str) -> str:
     """Three partitions, one led by each broker, once all of them are there."""
     for node in (1, 2, 3):
         await client.request(
-            18, {"client_software_name": "a", "client_software_version": "1"}, node=node, repeatable=True
+            ApiKey.API_VERSIONS,
+            {"client_software_name": "a", "client_software_version": "1"},
+            node=node,
+            repeatable=True,
         )
     others = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
     await client.create_topic(name, assignment=others, configs={"min.insync.replicas": "2"})
