@@ -22,7 +22,7 @@ import structlog
 
 from levada.config import MINUTE_MS, BrokerConfig, TopicConfig
 from levada.engine.embedded.datadir import DataDir, DirectoryLock, raise_file_limit
-from levada.engine.embedded.housekeeping import CHECKPOINT_MS, PRODUCER_EXPIRY_MS, PURGE_MS, Timetable, Upkeep
+from levada.engine.embedded.housekeeping import CHECKPOINT_MS, PRODUCER_EXPIRY_MS, PURGE_MS, Job, Timetable, Upkeep
 from levada.engine.embedded.journal import Journal, PartitionJournal
 from levada.engine.embedded.offsets import OffsetStore
 from levada.engine.embedded.owners import Owners, whole_batch
@@ -90,6 +90,7 @@ class EmbeddedEngine(Engine):
             workers=self.in_thread,
             now_ms=now_ms,
             opened=lambda partition: self.transactions.opened(partition),
+            rolled=lambda: self._checkpointing.hurry(),
         )
         self._registry_journal = PartitionJournal(
             lambda: (self._partitions.get(TOPICS, 0), 0), exists=lambda: True, now_ms=now_ms
@@ -122,11 +123,13 @@ class EmbeddedEngine(Engine):
         self._upkeep = Upkeep(
             data,
             self._partitions,
-            config_of=lambda topic: self.config_of(topic) if self._registry.get(topic) is not None else None,
+            view=self._registry,
+            config_of=lambda info: self._configs.of(info.settings),
             floor_of=self._floor,
             workers=self.in_thread,
             now_ms=now_ms,
         )
+        self._checkpointing = self._plan()
 
     @classmethod
     async def open(
@@ -167,23 +170,21 @@ class EmbeddedEngine(Engine):
         if not self._data.was_clean:
             self._forget_offsets_of_deleted_topics()
         self._topics.deleted = self._forget_offsets
-        self._plan_upkeep()
         self._timetable.start()
         if self._data.was_clean:
             self._scrubbing = asyncio.create_task(self._scrubber.run(), name="levada-scrubber")
 
-    def _plan_upkeep(self) -> None:
-        upkeep = self._upkeep
-        number = self.config.number
-        add = self._timetable.add
+    def _plan(self) -> Job:
+        """The jobs; returns the one that may have to hurry."""
+        upkeep, number, add = self._upkeep, self.config.number, self._timetable.add
         add("retention", partial(number, "log.retention.check.interval.ms"), upkeep.retain)
         add("compaction", partial(number, "log.cleaner.backoff.ms"), upkeep.compact)
         add("purge", lambda: PURGE_MS, upkeep.purge)
-        add("checkpoint", lambda: CHECKPOINT_MS, upkeep.checkpoint)
         add("producers", lambda: PRODUCER_EXPIRY_MS, upkeep.expire_producers)
         add("offsets", partial(number, "offsets.retention.check.interval.ms"), self._expire_offsets)
         timeouts = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
         add("transactions", partial(number, timeouts), self._end_transactions)
+        return add("checkpoint", lambda: CHECKPOINT_MS, upkeep.checkpoint)
 
     def _floor(self, at: At) -> int | None:
         floors = (floor(at) for floor in self.retention_floors)

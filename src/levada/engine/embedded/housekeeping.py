@@ -1,15 +1,12 @@
 """What a broker does by itself: delete what is old, compact, forget who is gone, save how far it has come.
 
-One task, asleep until the next job is due; a job that fails is reported and comes again. No partition has a timer of its
-own, and none is opened just to look: whether there is something to do in one that is not open is told by its file names.
+One task a job, asleep until it is due; one that fails is reported and comes again. No partition has a timer of its own, and none is opened just to look: whether there is something to do in one that is not open is told by its file names.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -19,9 +16,11 @@ from levada.config import MINUTE_MS, SECOND_MS, TopicConfig
 from levada.engine.embedded.datadir import DataDir
 from levada.engine.embedded.partition import Workers
 from levada.engine.embedded.partitions import Partitions
-from levada.engine.port import At
+from levada.engine.port import At, TopicInfo, TopicView
 from levada.errors import LevadaError
 
+#: Between a wish to hurry and the job: whatever else is wished for meanwhile is served by the same run.
+HURRY_S: Final = 1.0
 CHECKPOINT_MS: Final = MINUTE_MS
 PURGE_MS: Final = 10 * SECOND_MS
 PRODUCER_EXPIRY_MS: Final = 10 * MINUTE_MS
@@ -29,53 +28,74 @@ PRODUCER_EXPIRY_MS: Final = 10 * MINUTE_MS
 _log = structlog.get_logger("levada.housekeeping")
 
 
-@dataclass(frozen=True, slots=True)
 class Job:
-    """Something to be done every so often. The pause is asked for each time, because settings change."""
+    """Something that is done every so often, and sooner when `hurry` is called. The pause is asked for each time, because
+    settings change."""
 
-    name: str
-    pause_ms: Callable[[], int]
-    run: Callable[[], Awaitable[None]]
+    def __init__(self, name: str, pause_ms: Callable[[], int], run: Callable[[], Awaitable[None]]) -> None:
+        self.name = name
+        self._pause_ms = pause_ms
+        self._run = run
+        self._wake = asyncio.Event()
+        self._hurrying = False
+        self._stopping = False
+
+    def hurry(self) -> None:
+        """Do it in a moment; asking again until then changes nothing."""
+        if not self._hurrying:
+            self._hurrying = True
+            self._wake.set()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+
+    async def repeat(self) -> None:
+        """Until it is stopped. A failure is reported, and the job comes again."""
+        while True:
+            await self._pause()
+            if self._stopping:
+                return
+            try:
+                await self._run()
+            except Exception as error:
+                _log.error("job failed", job=self.name, reason=str(error), kind=type(error).__name__)
+
+    async def _pause(self) -> None:
+        if await self._woken_within(self._pause_ms() / 1000) and not self._stopping:
+            self._wake.clear()
+            await self._woken_within(HURRY_S)  # by `stop` alone
+        self._hurrying = False
+        self._wake.clear()
+
+    async def _woken_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._wake.wait()
+        except TimeoutError:
+            return False
 
 
 class Timetable:
-    """Runs jobs when they are due, one after the other."""
+    """Runs jobs when they are due, side by side, each never beside itself."""
 
     def __init__(self) -> None:
         self._jobs: list[Job] = []
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
 
-    def add(self, name: str, pause_ms: Callable[[], int], run: Callable[[], Awaitable[None]]) -> None:
-        self._jobs.append(Job(name, pause_ms, run))
+    def add(self, name: str, pause_ms: Callable[[], int], run: Callable[[], Awaitable[None]]) -> Job:
+        job = Job(name, pause_ms, run)
+        self._jobs.append(job)
+        return job
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="levada-housekeeping")
+        self._tasks = [asyncio.create_task(job.repeat(), name=f"levada-{job.name}") for job in self._jobs]
 
     async def stop(self) -> None:
-        """Start no more jobs, and wait for the one that runs."""
-        self._stopping.set()
-        if self._task is not None:
-            await self._task
-
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        due = [(loop.time() + job.pause_ms() / 1000, number) for number, job in enumerate(self._jobs)]
-        heapq.heapify(due)
-        while not await self._stopped_before(due[0][0]):
-            job = self._jobs[due[0][1]]
-            try:
-                await job.run()
-            except Exception as error:
-                _log.error("job failed", job=job.name, reason=str(error), kind=type(error).__name__)
-            heapq.heapreplace(due, (loop.time() + job.pause_ms() / 1000, due[0][1]))
-
-    async def _stopped_before(self, when: float) -> bool:
-        try:
-            async with asyncio.timeout_at(when):
-                return await self._stopping.wait()
-        except TimeoutError:
-            return False
+        """Start no more jobs, and wait for those that run."""
+        for job in self._jobs:
+            job.stop()
+        await asyncio.gather(*self._tasks)
 
 
 class Upkeep:
@@ -86,14 +106,17 @@ class Upkeep:
         data: DataDir,
         partitions: Partitions,
         *,
-        config_of: Callable[[str], TopicConfig | None],
+        view: TopicView,
+        config_of: Callable[[TopicInfo], TopicConfig],
         floor_of: Callable[[At], int | None],
         workers: Workers,
         now_ms: Callable[[], int],
     ) -> None:
         self._data = data
         self._partitions = partitions
+        self._view = view
         self._config_of = config_of
+        self._kinds: dict[str, tuple[int, Sequence[tuple[TopicInfo, TopicConfig]]]] = {}
         self._floor_of = floor_of
         self._workers = workers
         self._now_ms = now_ms
@@ -102,7 +125,7 @@ class Upkeep:
 
     async def retain(self) -> None:
         """Delete what is older, or more, than its topic keeps."""
-        await self._open_where(_has_expired)
+        await self._open_where("delete", _has_expired)
         for partition in self._partitions.all():
             if partition.config.delete:
                 try:
@@ -115,7 +138,7 @@ class Upkeep:
 
     async def compact(self) -> None:
         """Compact what has become worth it, one partition at a time, in a worker thread."""
-        await self._open_where(_may_be_compacted)
+        await self._open_where("compact", _may_be_compacted)
         for partition in self._partitions.all():
             if partition.config.compact and not partition.is_gone and not self._stopping:
                 try:
@@ -147,13 +170,16 @@ class Upkeep:
             await self._workers(partial(self._data.checkpoint, points, dict(self._data.recovery.unrecovered)))
             self._saved = points
 
-    async def _open_where(self, is_due: Callable[[DataDir, At, TopicConfig, int], bool]) -> None:
-        """Open the partitions that are closed and whose files look as if there were something to do."""
+    async def _open_where(self, kind: str, is_due: Callable[[DataDir, At, TopicConfig, int], bool]) -> None:
+        """Open the partitions of topics of this kind that are closed and whose files look as if there were something to do."""
         closed = [
             (at, config)
-            for at in await self._workers(self._data.partitions)
-            if self._partitions.if_open(at) is None and (config := self._config_of(at.topic)) is not None
+            for info, config in await self._topics_that(kind)
+            for at in (At(info.name, index) for index in range(info.partitions))
+            if self._partitions.if_open(at) is None
         ]
+        if not closed:
+            return
         now_ms = self._now_ms()
         due = await self._workers(lambda: [at for at, config in closed if is_due(self._data, at, config, now_ms)])
         for at in due:
@@ -163,10 +189,25 @@ class Upkeep:
                 _log.warning("partition not opened", partition=str(at), reason=str(reason))
             await asyncio.sleep(0)
 
+    async def _topics_that(self, kind: str) -> Sequence[tuple[TopicInfo, TopicConfig]]:
+        """The topics that are to `delete` or to `compact`; looked through again only when topics have changed."""
+        version = self._view.version
+        known = self._kinds.get(kind)
+        if known is None or known[0] != version:
+            found = []
+            for number, info in enumerate(self._view.all()):
+                config = self._config_of(info)
+                if config.delete if kind == "delete" else config.compact:
+                    found.append((info, config))
+                if number % 500 == 499:  # ten thousand topics are a moment too long for one turn of the loop
+                    await asyncio.sleep(0)
+            known = self._kinds[kind] = (version, found)
+        return known[1]
+
 
 def _has_expired(data: DataDir, at: At, config: TopicConfig, now_ms: int) -> bool:
     """Whether retention may find something in a partition that is not open."""
-    segments = data.segments(at) if config.delete else []
+    segments = data.segments(at)
     if not segments:
         return False
     try:
@@ -181,4 +222,4 @@ def _has_expired(data: DataDir, at: At, config: TopicConfig, now_ms: int) -> boo
 
 def _may_be_compacted(data: DataDir, at: At, config: TopicConfig, now_ms: int) -> bool:
     """Compaction leaves the active segment alone."""
-    return config.compact and len(data.segments(at)) > 1
+    return len(data.segments(at)) > 1

@@ -51,7 +51,8 @@ class Waiter(Protocol):
 class Partition:
     """An open partition. The engine makes it and closes it; everything but `sync` is called on the loop.
 
-    `settle`, where given, is called in a worker thread before the first sync: what must be durable before any record is.
+    `settle` is called in a worker thread before the first sync: what must be durable before any record is. `rolled` is called
+    when a closed segment has become durable.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Partition:
         workers: Workers,
         now_ms: Callable[[], int],
         settle: Callable[[], None] | None = None,
+        rolled: Callable[[], None] | None = None,
     ) -> None:
         self.at = at
         self.topic_id = topic_id
@@ -74,6 +76,8 @@ class Partition:
         self._workers = workers
         self._now_ms = now_ms
         self._settle = settle
+        self._rolled = rolled
+        self._segments = len(log.segments)
         self._end = log.end_offset
         self._unsynced_bytes = 0
         #: Bytes that are visible, but not yet to read_committed readers.
@@ -275,6 +279,10 @@ class Partition:
     def synced(self, offset: int) -> None:
         self.log.mark_synced(offset)
         self._advance(offset)
+        if len(self.log.segments) != self._segments:
+            self._segments = len(self.log.segments)
+            if self._rolled is not None:
+                self._rolled()
         waiting = self._waiting
         while waiting and waiting[0][0] <= offset:
             _, future = waiting.popleft()

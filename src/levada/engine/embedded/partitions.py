@@ -36,7 +36,10 @@ _log = structlog.get_logger("levada.partitions")
 
 
 class Partitions:
-    """All open partitions, by place. `opened` is called with each one when it has been opened."""
+    """All open partitions, by place.
+
+    `opened` is called with each one when it has been opened, `rolled` when a closed segment of one has become durable.
+    """
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Partitions:
         workers: Workers,
         now_ms: Callable[[], int],
         opened: Callable[[Partition], None],
+        rolled: Callable[[], None],
     ) -> None:
         self._data = data
         self._registry = registry
@@ -56,6 +60,7 @@ class Partitions:
         self._workers = workers
         self._now_ms = now_ms
         self._opened = opened
+        self._rolled = rolled
         self._files = Files()
         self._open: dict[At, Partition] = {}
         self._closing = False
@@ -124,6 +129,7 @@ class Partitions:
             workers=self._workers,
             now_ms=self._now_ms,
             settle=None if is_settled else settle,
+            rolled=self._rolled,
         )
         self._data.recovery.opened(at, log.synced_offset)
         self._opened(partition)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from levada.engine.embedded.housekeeping import Timetable
 
 
@@ -62,6 +64,46 @@ async def test_stopping_waits_for_the_job_that_runs() -> None:
     await started.wait()
     await timetable.stop()
     assert finished
+
+
+async def test_a_slow_job_does_not_keep_others_waiting() -> None:
+    others = asyncio.Event()
+    release = asyncio.Event()
+
+    async def quick() -> None:
+        others.set()
+
+    timetable = Timetable()
+    timetable.add("slow", lambda: 0, lambda: release.wait())
+    timetable.add("quick", lambda: 5, quick)
+    timetable.start()
+    async with asyncio.timeout(5):
+        await others.wait()
+    release.set()
+    await timetable.stop()
+
+
+async def test_a_job_in_a_hurry_runs_soon_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("levada.engine.embedded.housekeeping.HURRY_S", 0.005)
+    runs = 0
+    ran = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal runs
+        runs += 1
+        ran.set()
+
+    timetable = Timetable()
+    job = timetable.add("work", lambda: 60_000, work)
+    timetable.start()
+    await asyncio.sleep(0)
+    for _ in range(10):
+        job.hurry()
+    async with asyncio.timeout(5):
+        await ran.wait()
+    await asyncio.sleep(0.02)
+    await timetable.stop()
+    assert runs == 1
 
 
 async def test_a_timetable_that_was_never_started_stops() -> None:
