@@ -70,15 +70,19 @@ class LevadaBroker:
         return self.process
 
     def start(self) -> LevadaBroker:
-        process = self.launch()
-        assert process.stdout is not None
-        line = process.stdout.readline()
+        self.launch()
+        self.read_ready()
+        return self
+
+    def read_ready(self) -> None:
+        """Wait for the line that says where it listens."""
+        assert self.process is not None and self.process.stdout is not None
+        line = self.process.stdout.readline()
         if not line:
             self.kill()
             raise RuntimeError(f"levada up ended before it was ready:\n{self.log()}")
         self.ready = json.loads(line)
         self.port = int(str(self.ready["kafka"]).rpartition(":")[2])
-        return self
 
     def log(self) -> str:
         """All it said on stderr, over all its starts."""

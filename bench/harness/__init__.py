@@ -1,0 +1,1 @@
+"""Levada and Apache Kafka under the same load, measured the same way."""
