@@ -55,11 +55,18 @@ class Member(threading.Thread):
 
     def run(self) -> None:
         while not self.stopping:
-            # A poll that ends while SyncGroup is under way forgets that it joined, and never sends a heartbeat.
-            for messages in self.consumer.poll(timeout_ms=500).values():
+            for messages in self.poll().values():
                 self.records.extend(record(message) for message in messages)
             self.assigned = [place.partition for place in self.consumer.assignment()]
         self.consumer.close()
+
+    def poll(self) -> dict[TopicPartition, list[Any]]:
+        try:
+            # A poll that ends while SyncGroup is under way forgets that it joined, and never sends a heartbeat.
+            return self.consumer.poll(timeout_ms=500)  # type: ignore[no-any-return]
+        except KafkaError:  # no broker to be found just now
+            time.sleep(0.05)
+            return {}
 
 
 class Calls:
