@@ -151,9 +151,8 @@ class _ReaderSource:
             self.source.line(f"raise cut_short({size}, end - p)")
         with self.source.block("else:"):
             if letter:
-                items = f"[uuid_of(i) for i, in iter_unpack('>16s', b[p:p + {size} * 16])]" if letter == "16s" else ""
-                items = items or f"[i for i, in iter_unpack('>{letter}', b[p:p + {size} * {width}])]"
-                self.source.line(f"{target} = {items}")
+                item = "uuid_of(i)" if field.type == "uuid" else "i"
+                self.source.line(f"{target} = [{item} for i, in iter_unpack('>{letter}', b[p:p + {size} * {width}])]")
                 self.source.line(f"p += {size} * {width}")
                 return
             self.source.line(f"{target} = []")

@@ -60,7 +60,6 @@ class _WriterSource:
         self.flexible = flexible
         #: Fixed-size values that lie together and are packed at once: (expression, letter).
         self.run: list[tuple[str, str]] = []
-        #: Functions for tagged fields, written before the one that uses them.
 
     def build(self, name: str, fields: tuple[Field, ...]) -> Writer:
         line = self.source.line
