@@ -202,7 +202,7 @@ class DataDir:
         return range(first, first + PRODUCER_ID_BLOCK)
 
     def checkpoint(self, points: Mapping[At, int], unrecovered: Mapping[At, int]) -> None:
-        """Save how far the partitions are whole. Copies, because the loop goes on changing its own."""
+        """Save how far the partitions are whole, one call at a time. Copies, because the loop goes on changing its own."""
         self.disk.atomic_write(str(self.path / recovery.POINTS_FILE), encode_checkpoint(points))
         if unrecovered != self._saved_unrecovered:
             self.disk.atomic_write(str(self.path / recovery.UNRECOVERED_FILE), encode_checkpoint(unrecovered))

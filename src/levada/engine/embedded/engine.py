@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import structlog
 
-from levada.config import MINUTE_MS, BrokerConfig, TopicConfig
+from levada.config import BrokerConfig, TopicConfig
+from levada.engine.embedded import reader
 from levada.engine.embedded.datadir import DataDir, DirectoryLock, raise_file_limit
-from levada.engine.embedded.housekeeping import CHECKPOINT_MS, PRODUCER_EXPIRY_MS, PURGE_MS, Job, Timetable, Upkeep
+from levada.engine.embedded.housekeeping import Housekeeping
 from levada.engine.embedded.journal import Journal, PartitionJournal
 from levada.engine.embedded.offsets import OffsetStore
 from levada.engine.embedded.owners import Owners, whole_batch
@@ -35,6 +35,7 @@ from levada.engine.embedded.syncer import Syncer
 from levada.engine.embedded.topics import Configs, Topics
 from levada.engine.embedded.transaction_limits import TransactionLimits
 from levada.engine.embedded.transactions import Transactions
+from levada.engine.embedded.upkeep import Upkeep
 from levada.engine.names import CONSUMER_OFFSETS, TOPICS, TRANSACTION_STATE
 from levada.engine.port import (
     Acks,
@@ -53,7 +54,7 @@ from levada.engine.port import (
     Write,
 )
 from levada.errors import UnknownTopicId
-from levada.log.disk import Disk, WouldBlock
+from levada.log.disk import Disk
 
 #: Threads for cold reads, compaction, checkpoints and removals. The syncer has its own.
 WORKERS: Final = 8
@@ -90,7 +91,7 @@ class EmbeddedEngine(Engine):
             workers=self.in_thread,
             now_ms=now_ms,
             opened=lambda partition: self.transactions.opened(partition),
-            rolled=lambda: self._checkpointing.hurry(),
+            rolled=lambda: self._housekeeping.checkpoint_soon(),
         )
         self._registry_journal = PartitionJournal(
             lambda: (self._partitions.get(TOPICS, 0), 0), exists=lambda: True, now_ms=now_ms
@@ -119,7 +120,6 @@ class EmbeddedEngine(Engine):
             workers=self.in_thread,
         )
         self._scrubbing: asyncio.Task[None] | None = None
-        self._timetable = Timetable()
         self._upkeep = Upkeep(
             data,
             self._partitions,
@@ -129,7 +129,15 @@ class EmbeddedEngine(Engine):
             workers=self.in_thread,
             now_ms=now_ms,
         )
-        self._checkpointing = self._plan()
+        self._housekeeping = Housekeeping(
+            config,
+            upkeep=self._upkeep,
+            partitions=self._partitions,
+            offsets=self.offset_store,
+            transactions=self.transactions,
+            reads_topic=lambda group, topic: self.reads_topic(group, topic),
+            now_ms=now_ms,
+        )
 
     @classmethod
     async def open(
@@ -170,34 +178,13 @@ class EmbeddedEngine(Engine):
         if not self._data.was_clean:
             self._forget_offsets_of_deleted_topics()
         self._topics.deleted = self._forget_offsets
-        self._timetable.start()
+        self._housekeeping.start()
         if self._data.was_clean:
             self._scrubbing = asyncio.create_task(self._scrubber.run(), name="levada-scrubber")
-
-    def _plan(self) -> Job:
-        """The jobs; returns the one that may have to hurry."""
-        upkeep, number, add = self._upkeep, self.config.number, self._timetable.add
-        add("retention", partial(number, "log.retention.check.interval.ms"), upkeep.retain)
-        add("compaction", partial(number, "log.cleaner.backoff.ms"), upkeep.compact)
-        add("purge", lambda: PURGE_MS, upkeep.purge)
-        add("producers", lambda: PRODUCER_EXPIRY_MS, upkeep.expire_producers)
-        add("offsets", partial(number, "offsets.retention.check.interval.ms"), self._expire_offsets)
-        timeouts = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-        add("transactions", partial(number, timeouts), self._end_transactions)
-        return add("checkpoint", lambda: CHECKPOINT_MS, upkeep.checkpoint)
 
     def _floor(self, at: At) -> int | None:
         floors = (floor(at) for floor in self.retention_floors)
         return min((floor for floor in floors if floor is not None), default=None)
-
-    async def _expire_offsets(self) -> None:
-        retention_ms = self.config.number("offsets.retention.minutes") * MINUTE_MS
-        expired = self.offset_store.expire(self.now_ms(), retention_ms, self.reads_topic)
-        if expired.offsets:
-            _log.info("offsets expired", offsets=expired.offsets, groups=expired.groups)
-
-    async def _end_transactions(self) -> None:
-        self.transactions.tick(self.now_ms())
 
     async def _forget_offsets(self, topic: str) -> None:
         await self.offset_store.durable(self.offset_store.topic_deleted(topic))
@@ -213,8 +200,7 @@ class EmbeddedEngine(Engine):
         if self._scrubbing is not None:
             self._scrubbing.cancel()
             await asyncio.wait([self._scrubbing])
-        await self._upkeep.stop()
-        await self._timetable.stop()
+        await self._housekeeping.stop()
         while self._changes:
             await asyncio.wait(self._changes)
         await self.transactions.close()
@@ -312,22 +298,7 @@ class EmbeddedEngine(Engine):
         wait_ms: int = 0,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Slice:
-        partition = self._partitions.get(*at)
-        found = await _read(partition, offset, max_bytes, isolation)
-        if found.batches or wait_ms <= 0:
-            return found
-        alarm = _Alarm()
-        partition.watch(alarm)
-        try:
-            async with asyncio.timeout(wait_ms / 1000):
-                while not found.batches:
-                    await alarm.rang()
-                    found = await _read(partition, offset, max_bytes, isolation)
-        except TimeoutError:
-            return found
-        finally:
-            partition.unwatch(alarm)
-        return found
+        return await reader.read(self._partitions.get(*at), offset, max_bytes, wait_ms, isolation)
 
     async def bounds(self, at: At) -> Bounds:
         return self._partitions.get(*at).bounds
@@ -371,24 +342,3 @@ class EmbeddedEngine(Engine):
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
         return await asyncio.shield(task)
-
-
-class _Alarm:
-    """Rings when a partition moves."""
-
-    def __init__(self) -> None:
-        self._moved = asyncio.Event()
-
-    def advanced(self, partition: Partition, bytes_added: int) -> None:
-        self._moved.set()
-
-    async def rang(self) -> None:
-        await self._moved.wait()
-        self._moved.clear()
-
-
-async def _read(partition: Partition, offset: int, max_bytes: int, isolation: Isolation) -> Slice:
-    try:
-        return partition.read(offset, max_bytes, isolation)
-    except WouldBlock:
-        return await partition.read_cold(offset, max_bytes, isolation)

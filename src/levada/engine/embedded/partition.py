@@ -9,35 +9,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from struct import Struct
+from typing import Final, Protocol
 from uuid import UUID
 
 import structlog
 
 from levada.config import TopicConfig
 from levada.engine.embedded.intake import Intake
+from levada.engine.embedded.shrinker import Shrinker
 from levada.engine.embedded.syncer import Syncer
+from levada.engine.embedded.workers import Workers
 from levada.engine.port import Aborted, At, Bounds, Isolation, Slice
 from levada.errors import DamagedLog, LevadaError, OffsetOutOfRange, StorageFailed
-from levada.log.compaction import Compaction
 from levada.log.log import Log
 from levada.log.results import Appended, Damage, Found
-from levada.records.batch import Batch, batches
+from levada.records.batch import LENGTH_END, Batch
 from levada.records.build import end_marker
 
+_LENGTH: Final = Struct(">8xi")
 _COMMITTED: Final = Isolation.READ_COMMITTED
 
 _log = structlog.get_logger("levada.partition")
-
-T = TypeVar("T")
-
-
-class Workers(Protocol):
-    """Runs in a thread what may wait for the disk."""
-
-    def __call__(self, work: Callable[[], T]) -> Awaitable[T]: ...
 
 
 class Waiter(Protocol):
@@ -86,10 +81,7 @@ class Partition:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._refusal: Callable[[], LevadaError] | None = None
         self._gone = False
-        self._compaction: Compaction | None = None
-        self._compacting = asyncio.Lock()
-        #: The start offset is on disk too; who moves it waits for who does.
-        self._shrinking = asyncio.Lock()
+        self.shrinker = Shrinker(at, log, workers, shrunk=lambda: self._wake(0), broken=self.found_damage)
         self.config = log.config
         self._intake = Intake(self.config)
         self._mode = self.config.durability.mode
@@ -238,10 +230,7 @@ class Partition:
         return self.bounds
 
     def _aborted(self, offset: int, data: bytes | bytearray | memoryview) -> Sequence[Aborted]:
-        if not data:
-            return ()
-        last = deque(batches(data), maxlen=1)[0]
-        return [Aborted(*found) for found in self.log.aborted(offset, last.next_offset)]
+        return [Aborted(*found) for found in self.log.aborted(offset, _end_offset(data))] if data else ()
 
     # Waiting
 
@@ -265,7 +254,10 @@ class Partition:
 
     def _wake(self, added: int) -> None:
         for waiter in tuple(self._waiters):
-            waiter.advanced(self, added)
+            try:
+                waiter.advanced(self, added)
+            except Exception:  # a reader's bug is not the writer's
+                _log.exception("a waiting reader failed", partition=str(self.at))
 
     # The syncer's side
 
@@ -309,49 +301,7 @@ class Partition:
 
     async def trim(self, before: int) -> int:
         """Delete what lies below `before`; return the new start offset, which is durable then."""
-        async with self._shrinking:
-            self._check_here()
-            start, end = self.log.start_offset, self._end
-            if not 0 <= before <= end:
-                raise OffsetOutOfRange(
-                    f"{self.at}: cannot delete up to {before}; it holds {start} to {end}", start=start, end=end
-                )
-            if before > start:
-                await self._workers(partial(self.log.trim, before))
-                self._wake(0)
-            return self.log.start_offset
-
-    async def retain(self, floor: int | None) -> int:
-        """Delete what is older, or more, than the topic keeps, below `floor` alone; return the bytes freed."""
-        async with self._shrinking:
-            start = self.log.start_offset
-            freed = 0 if self._gone else self.log.retain(self._now_ms(), floor=floor)
-            if self.log.start_offset != start:
-                self._wake(0)
-            return freed
-
-    async def compact(self) -> None:
-        """Compact the log if that is due."""
-        compaction = self.log.compaction(self._now_ms())
-        if compaction is None:
-            return
-        async with self._compacting:
-            self._compaction = compaction
-            try:
-                if await self._workers(compaction.run) and not self._gone:
-                    self.log.install(compaction, self._now_ms())
-            except DamagedLog:
-                self.found_damage()
-                raise
-            finally:
-                self._compaction = None
-
-    async def stop_compacting(self) -> None:
-        """End a compaction that is under way, changing nothing; wait until it has ended."""
-        if self._compaction is not None:
-            self._compaction.cancel()
-        async with self._compacting:
-            pass
+        return await self.shrinker.trim(before, self._end)
 
     def close(self) -> None:
         """In a worker thread, with nobody writing: make all of it durable."""
@@ -393,3 +343,13 @@ class Partition:
     def _break(self, damage: Damage) -> None:
         message = f"{self.at}: {damage}; it takes no writes"
         self._refuse(lambda: DamagedLog(message, file=damage.file, position=damage.position))
+
+
+def _end_offset(data: bytes | bytearray | memoryview) -> int:
+    """The offset after the last of these whole batches. By their lengths alone: there may be thousands."""
+    position, end = 0, len(data)
+    while True:
+        following = position + LENGTH_END + _LENGTH.unpack_from(data, position)[0]
+        if following >= end:
+            return Batch(memoryview(data)[position:]).next_offset
+        position = following

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -20,9 +20,10 @@ import structlog
 from levada.config import MiB, TopicConfig
 from levada.engine.embedded import partition_metadata
 from levada.engine.embedded.datadir import DataDir
-from levada.engine.embedded.partition import Partition, Workers
+from levada.engine.embedded.partition import Partition
 from levada.engine.embedded.registry import Registry
 from levada.engine.embedded.syncer import Syncer
+from levada.engine.embedded.workers import Workers
 from levada.engine.port import At, TopicInfo
 from levada.errors import LevadaError, ShuttingDown, StorageFailed, StorageFull, UnknownPartition, UnknownTopic
 from levada.log.files import Files
@@ -64,6 +65,8 @@ class Partitions:
         self._files = Files()
         self._open: dict[At, Partition] = {}
         self._closing = False
+        self._checkpointing = asyncio.Lock()
+        self._saved = (dict(data.recovery.points), dict(data.recovery.unrecovered))
         #: Directories that look like a partition of no topic, and do not say whose they are. They are left alone.
         self._strays: set[str] = set()
 
@@ -153,14 +156,21 @@ class Partitions:
     async def drop(self, info: TopicInfo) -> None:
         """Close the partitions of a deleted topic and remove their files; all gone when it returns."""
         for partition in self.of_topic(info):
-            partition.retire(partial(UnknownTopic, f"topic {info.name} was deleted"))
-            await partition.stop_compacting()
+            gone = partial(UnknownTopic, f"topic {info.name} was deleted")
+            partition.retire(gone)
+            await partition.shrinker.stop(gone())
             await self._syncer.quiet(partition)
             del self._open[partition.at]
             partition.log.abandon()
-        for index in range(info.partitions):
-            self._data.recovery.forget(At(info.name, index))
+        await self._forget([At(info.name, index) for index in range(info.partitions)])
         await self._workers(partial(self._remove, info))
+
+    async def _forget(self, ats: Sequence[At]) -> None:
+        """A topic of the same name starts at 0: after a crash it must not be taken for the rest of a longer one."""
+        for at in ats:
+            self._data.recovery.forget(at)
+        if any(at in self._saved[0] for at in ats):
+            await self.checkpoint()
 
     def _remove(self, info: TopicInfo) -> None:
         disk, doomed = self._data.disk, []
@@ -240,11 +250,16 @@ class Partitions:
             _log.error("partition not closed", partition=str(partition.at), reason=str(reason))
             self._data.recovery.unrecovered[partition.at] = 0
 
-    def recovery_points(self) -> dict[At, int]:
-        """How far each partition is durable now."""
-        for at, partition in self._open.items():
-            self._data.recovery.reached(at, partition.log.synced_offset)
-        return dict(self._data.recovery.points)
+    async def checkpoint(self) -> None:
+        """Save how far each partition is durable, if that has changed."""
+        async with self._checkpointing:
+            recovery = self._data.recovery
+            for at, partition in self._open.items():
+                recovery.reached(at, partition.log.synced_offset)
+            points, unrecovered = dict(recovery.points), dict(recovery.unrecovered)
+            if (points, unrecovered) != self._saved:
+                await self._workers(partial(self._data.checkpoint, points, unrecovered))
+                self._saved = (points, unrecovered)
 
 
 def storage_error(at: At, reason: OSError) -> StorageFull | StorageFailed:

@@ -16,8 +16,8 @@ import structlog
 
 from levada.config import MiB
 from levada.engine.embedded.datadir import DataDir
-from levada.engine.embedded.partition import Workers
 from levada.engine.embedded.partitions import Partitions
+from levada.engine.embedded.workers import Workers
 from levada.engine.port import At
 from levada.errors import LevadaError
 from levada.log.scan import Unreadable, whole_batches

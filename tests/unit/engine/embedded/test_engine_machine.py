@@ -172,6 +172,10 @@ class EngineMachine(RuleBasedStateMachine):
         assert self.run(self.engine.trim(at, before)) == start
         self.starts[at] = start
 
+    @rule()
+    def checkpoint(self) -> None:
+        self.run(self.engine._partitions.checkpoint())
+
     # Stopping
 
     @rule()

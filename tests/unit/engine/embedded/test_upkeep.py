@@ -181,13 +181,13 @@ async def test_recovery_points_are_saved_when_they_have_moved(data: Path, clock:
     async with running(data, now_ms=clock) as engine:
         at = await make_topic(engine)
         await fill(engine, at, 3)
-        await engine._upkeep.checkpoint()
+        await engine._partitions.checkpoint()
         assert decode_checkpoint(file.read_bytes(), "f")[at] == 3
         written = file.stat().st_mtime_ns
-        await engine._upkeep.checkpoint()
+        await engine._partitions.checkpoint()
         assert file.stat().st_mtime_ns == written
         await engine.delete("t")
-        await engine._upkeep.checkpoint()
+        await engine._partitions.checkpoint()
         assert at not in decode_checkpoint(file.read_bytes(), "f")
 
 
@@ -200,8 +200,24 @@ async def test_a_closed_segment_brings_the_next_checkpoint_forward(
         at = await make_topic(engine, segment_bytes="300")
         await fill(engine, at, 10)
         async with asyncio.timeout(5):
-            while not file.exists() or at not in decode_checkpoint(file.read_bytes(), "f"):
-                await asyncio.sleep(0.005)  # a file has nobody to wait for
+            while not file.exists() or at not in decode_checkpoint(file.read_bytes(), "f"):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+
+async def test_a_topic_made_again_after_a_checkpoint_is_not_taken_for_the_old_one_by_a_crash(
+    data: Path, clock: Clock
+) -> None:
+    async with running(data, now_ms=clock) as engine:
+        at = await make_topic(engine)
+        await fill(engine, at, 10)
+        await engine._partitions.checkpoint()
+        await engine.delete("t")
+        await make_topic(engine)
+        await fill(engine, at, 2)
+        killed = as_killed(data)
+    async with running(killed, now_ms=clock) as engine:
+        assert await values(engine, at) == [b"0", b"1"]
+        await fill(engine, at, 1)
 
 
 # Forgetting
@@ -224,7 +240,7 @@ async def test_offsets_expire_unless_members_may_still_read(data: Path, clock: C
         for group in ("idle", "active", "__levada.own"):
             await engine.commit_offsets(group, {at: Committed(1)})
         clock.ms += 8 * DAY_MS
-        await engine._expire_offsets()
+        await engine._housekeeping.expire_offsets()
         assert {group: bool(await engine.offsets(group)) for group in ("idle", "active", "__levada.own")} == {
             "idle": False,
             "active": True,
@@ -241,7 +257,7 @@ async def test_a_transaction_that_took_too_long_is_aborted(data: Path, clock: Cl
         batch.stamp_producer(producer_id, epoch, 0, transactional=True)
         await engine.append(at, batch.view)
         clock.ms += 2000
-        await engine._end_transactions()
+        await engine._housekeeping.end_transactions()
         reader = await engine.read(at, 1, 1000, wait_ms=5000)
         assert reader.bounds.stable_end == reader.bounds.end == 2
         assert await values(engine, at) == [b"open"]
