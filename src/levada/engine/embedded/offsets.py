@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from levada.config import KiB
 from levada.engine.embedded.group_snapshot import GroupSnapshot
-from levada.engine.embedded.journal import Journal
 from levada.engine.embedded.offset_records import GroupKey, OffsetKey, value_of
 from levada.engine.embedded.offset_table import Expiry, OffsetTable, Stored
 from levada.engine.port import At, Committed
+
+if TYPE_CHECKING:
+    from levada.engine.embedded.journal import Journal
 
 #: Commits of one turn of the loop are written together up to about this much.
 _BATCH_BYTES: Final = 256 * KiB

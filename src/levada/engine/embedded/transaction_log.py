@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import structlog
 
 from levada.engine.embedded.internal_records import Unknown
-from levada.engine.embedded.journal import Journal
 from levada.engine.embedded.transaction_records import key_of, transaction_of, transactional_id_of, value_of
 from levada.engine.embedded.transaction_state import NO_PRODUCER, Transaction
 from levada.errors import InvalidProducerMapping, InvalidRequest
+
+if TYPE_CHECKING:
+    from levada.engine.embedded.journal import Journal
 
 _log = structlog.get_logger("levada.transactions")
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from levada.config import HOUR_MS
-from levada.engine.embedded.journal import Journal
 from levada.engine.embedded.markers import OFFSETS, Markers
 from levada.engine.embedded.offsets import OffsetStore
 from levada.engine.embedded.orphans import Orphans
@@ -54,6 +53,7 @@ from levada.errors import (
 )
 
 if TYPE_CHECKING:
+    from levada.engine.embedded.journal import Journal
     from levada.engine.embedded.partition import Partition
 
 __all__ = ["TRANSACTION_VERSION", "Transactions"]
