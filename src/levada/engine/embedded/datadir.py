@@ -14,6 +14,7 @@ engine calls it in a worker thread.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -31,7 +32,7 @@ from levada.engine.embedded import recovery
 from levada.engine.embedded.meta import FORMAT_VERSION, Meta
 from levada.engine.embedded.recovery import RecoveryState, decode_checkpoint, encode_checkpoint
 from levada.engine.port import At
-from levada.errors import DataFormatTooNew, DataInUse, StorageFailed
+from levada.errors import DataFormatTooNew, DataInUse, StorageFailed, StorageFull
 from levada.log.disk import Disk
 
 PRODUCER_ID_BLOCK: Final = 1_000
@@ -195,10 +196,13 @@ class DataDir:
         return [self.topics / name for name in self.disk.listdir(str(self.topics)) if name.endswith(DELETED)]
 
     def reserve_producer_ids(self) -> range:
-        """The next block of producer ids, never given out before; durable when it returns."""
+        """The next block of producer ids, never given out before; durable when it returns. StorageFull, StorageFailed."""
         with self._writing:
             first = self._meta.producer_id_next
-            self._write(replace(self._meta, producer_id_next=first + PRODUCER_ID_BLOCK))
+            try:
+                self._write(replace(self._meta, producer_id_next=first + PRODUCER_ID_BLOCK))
+            except OSError as reason:
+                raise storage_error("producer ids", reason) from reason
         return range(first, first + PRODUCER_ID_BLOCK)
 
     def checkpoint(self, points: Mapping[At, int], unrecovered: Mapping[At, int]) -> None:
@@ -207,6 +211,11 @@ class DataDir:
         if unrecovered != self._saved_unrecovered:
             self.disk.atomic_write(str(self.path / recovery.UNRECOVERED_FILE), encode_checkpoint(unrecovered))
             self._saved_unrecovered = dict(unrecovered)
+
+    def drop_checkpoint(self) -> None:
+        """Without it a start after a crash verifies everything, which is slow and never wrong."""
+        self.disk.unlink(str(self.path / recovery.POINTS_FILE))
+        self.disk.fsync_dir(str(self.path))
 
     def close(self) -> None:
         """Say that all is whole. Every log must have been synced and closed."""
@@ -244,6 +253,12 @@ def _upgrade(path: Path, disk: Disk, version: int, upgrades: Mapping[int, Upgrad
             raise StorageFailed(f"{path} has format {version}, which no version of Levada ever wrote")
         _log.info("upgrading the data directory", data=str(path), from_format=step, to_format=step + 1)
         upgrades[step](path, disk)
+
+
+def storage_error(what: object, reason: OSError) -> StorageFull | StorageFailed:
+    """What an error of the disk means."""
+    kind = StorageFull if reason.errno in (errno.ENOSPC, errno.EDQUOT) else StorageFailed
+    return kind(f"{what}: {reason}")
 
 
 def boot_id() -> str:

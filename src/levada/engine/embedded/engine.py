@@ -157,15 +157,20 @@ class EmbeddedEngine(Engine):
         try:
             opened = await asyncio.to_thread(DataDir.open, data, disk or Disk(), node_id=config.node_id)
             engine = cls(opened, config, now_ms, lock)
-            await engine._start()
         except BaseException:
             if lock is not None:
                 lock.release()
+            raise
+        try:
+            await engine._start()
+        except BaseException:
+            await engine._let_go()
             raise
         return engine
 
     async def _start(self) -> None:
         self._topics.load()
+        await self.in_thread(self._partitions.remove_deleted)
         if not self._data.was_clean:
             _log.info("the last stop was not clean: partitions are checked as they are opened", epoch=self.broker_epoch)
             # A damaged registry does not name all topics: then nothing is known to be left over.
@@ -205,8 +210,15 @@ class EmbeddedEngine(Engine):
             await asyncio.wait(self._changes)
         await self.transactions.close()
         await self._partitions.close()
+        try:
+            await self.in_thread(self._data.close)
+        except OSError as reason:
+            _log.error("the stop could not be written down; the next start is as after a crash", reason=str(reason))
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        """End the threads and free the directory for the next one; what is not durable by now is as after a crash."""
         await self._syncer.close()
-        await self.in_thread(self._data.close)
         self._threads.shutdown()
         if self._lock is not None:
             self._lock.release()

@@ -98,8 +98,10 @@ class PartitionJournal:
         return appended.last_offset + 1
 
     async def durable(self, end_offset: int) -> None:
+        if self._partition is None:
+            return  # nothing was written
         if self._registry is not None and self._registry_end:
             await self._registry.durable(self._registry_end)
-        waiting = self.partition.when_durable(end_offset)
+        waiting = self._partition.when_durable(end_offset)
         if waiting is not None:
             await waiting

@@ -8,7 +8,6 @@ crash leaves behind is found again by its name, or by an id that no topic has.
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,19 +18,19 @@ import structlog
 
 from levada.config import MiB, TopicConfig
 from levada.engine.embedded import partition_metadata
-from levada.engine.embedded.datadir import DataDir
+from levada.engine.embedded.datadir import DataDir, storage_error
 from levada.engine.embedded.partition import Partition
 from levada.engine.embedded.registry import Registry
 from levada.engine.embedded.syncer import Syncer
 from levada.engine.embedded.workers import Workers
 from levada.engine.port import At, TopicInfo
-from levada.errors import LevadaError, ShuttingDown, StorageFailed, StorageFull, UnknownPartition, UnknownTopic
+from levada.errors import LevadaError, ShuttingDown, StorageFailed, UnknownPartition, UnknownTopic
 from levada.log.files import Files
 from levada.log.log import Log
 
 #: After a crash, partitions with a last segment beyond this are opened before the broker serves: scanning them takes time
 #: that the loop should not spend later.
-EAGER_BYTES: Final = 8 * MiB
+EAGER_BYTES: Final = MiB
 
 _log = structlog.get_logger("levada.partitions")
 
@@ -162,15 +161,22 @@ class Partitions:
             await self._syncer.quiet(partition)
             del self._open[partition.at]
             partition.log.abandon()
-        await self._forget([At(info.name, index) for index in range(info.partitions)])
-        await self._workers(partial(self._remove, info))
+        try:
+            await self._workers(partial(self._remove, info))
+            await self._forget([At(info.name, index) for index in range(info.partitions)])
+        except OSError as reason:
+            raise storage_error(info.name, reason) from reason
 
     async def _forget(self, ats: Sequence[At]) -> None:
         """A topic of the same name starts at 0: after a crash it must not be taken for the rest of a longer one."""
         for at in ats:
             self._data.recovery.forget(at)
         if any(at in self._saved[0] for at in ats):
-            await self.checkpoint()
+            try:
+                await self.checkpoint()
+            except OSError as reason:
+                _log.warning("checkpoint not written, so it goes", reason=str(reason))
+                await self._workers(self._data.drop_checkpoint)
 
     def _remove(self, info: TopicInfo) -> None:
         disk, doomed = self._data.disk, []
@@ -185,11 +191,13 @@ class Partitions:
         for directory in doomed:
             disk.remove_tree(directory)
 
+    def remove_deleted(self) -> None:
+        """Finish deletions that got as far as the new name."""
+        for path in self._data.deleted():
+            self._data.disk.remove_tree(str(path))
+
     def remove_leftovers(self) -> None:
         """After a crash: finish deletions that it cut short. Nothing is removed that is not known to be ours."""
-        disk = self._data.disk
-        for path in self._data.deleted():
-            disk.remove_tree(str(path))
         for at in self._data.partitions():
             if self._registry.get(at.topic) is None:
                 self._remove_unregistered(at)
@@ -260,9 +268,3 @@ class Partitions:
             if (points, unrecovered) != self._saved:
                 await self._workers(partial(self._data.checkpoint, points, unrecovered))
                 self._saved = (points, unrecovered)
-
-
-def storage_error(at: At, reason: OSError) -> StorageFull | StorageFailed:
-    """What an error of the disk means."""
-    kind = StorageFull if reason.errno in (errno.ENOSPC, errno.EDQUOT) else StorageFailed
-    return kind(f"{at}: {reason}")

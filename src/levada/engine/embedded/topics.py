@@ -71,6 +71,8 @@ class Topics:
         async with self._change(spec.name):
             if self._registry.get(spec.name) is not None:
                 raise TopicExists(f"topic {spec.name} already exists")
+            if spec.name in KEPT_TOPICS:
+                raise PolicyViolation(f"topic {spec.name} is kept by the broker, which makes it when it is needed")
             self._partitions.check_free(spec.name)
             info = TopicInfo(
                 name=spec.name,

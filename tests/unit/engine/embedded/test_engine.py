@@ -112,6 +112,8 @@ async def test_the_registry_is_a_topic_and_stays(data: Path) -> None:
                 await refused
         with pytest.raises(TopicExists):
             await make_topic(engine, "__levada.topics")
+        with pytest.raises(PolicyViolation):
+            await make_topic(engine, "__consumer_offsets", partitions=50)
     async with running(data) as engine:
         assert engine.view.get("__levada.topics") == own
 
@@ -459,6 +461,47 @@ async def test_a_partition_that_cannot_be_made_for_want_of_room_can_be_later(dat
         disk.room = 1 << 30
         await engine.append(at, batch_of(b"v"))
         assert await values(engine, at) == [b"v"]
+
+
+async def test_a_topic_can_be_deleted_to_make_room(data: Path) -> None:
+    disk = ScarceDisk()
+    async with running(data, disk=disk) as engine:
+        at = await make_topic(engine)
+        for _ in range(10):
+            await engine.append(at, batch_of(b"x" * 100))
+        await engine._partitions.checkpoint()
+        disk.room = 200  # enough for the record of the deletion, not for a checkpoint
+        await engine.delete("t")
+        assert not list((data / "topics").glob("t-*"))
+        disk.room = 1 << 30
+        await make_topic(engine)
+        await engine.append(at, batch_of(b"new"))
+        killed = as_killed(data)
+    async with running(killed) as engine:
+        assert await values(engine, at) == [b"new"]
+
+
+async def test_a_stop_without_room_loses_nothing(data: Path) -> None:
+    disk = ScarceDisk()
+    async with running(data, disk=disk) as engine:
+        at = await make_topic(engine)
+        for number in range(3):
+            await engine.append(at, batch_of(b"%d" % number))
+        disk.room = 0
+    async with running(data) as engine:
+        assert engine.broker_epoch == 1
+        assert await values(engine, at) == [b"0", b"1", b"2"]
+
+
+async def test_an_engine_that_cannot_start_lets_go_of_the_directory(data: Path) -> None:
+    async with running(data) as engine:
+        await make_topic(engine)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("levada.engine.embedded.topics.Topics.load", lambda self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await EmbeddedEngine.open(data, engine.config)
+    async with running(data) as engine:
+        assert engine.view.get("t") is not None
 
 
 # Failing disk
