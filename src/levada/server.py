@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from levada.broker.groups import GroupConfig, GroupCoordinator, now_ms
-from levada.config import BrokerConfig
+from levada.config import BrokerConfig, MiB
 from levada.engine.embedded.engine import EmbeddedEngine
 from levada.fronts.kafka.call import Node
 from levada.fronts.kafka.group_timer import GroupTimer
@@ -19,6 +19,9 @@ from levada.fronts.kafka.listener import Listener
 
 #: How long requests in flight may take to be answered when the broker is told to stop.
 GRACE_S: Final = 5.0
+#: From glibc's malloc.h.
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
 
 
 class Server:
@@ -86,6 +89,7 @@ def run(config: BrokerConfig, on_ready: Callable[[Server], None]) -> None:
     """Run a broker until SIGTERM or SIGINT, which close it cleanly."""
     import uvloop
 
+    _keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, on_ready))
 
@@ -102,3 +106,17 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[Server], None]) -> No
         await told.wait()
     finally:
         await server.stop()
+
+
+def _keep_freed_memory() -> None:
+    """Have the C library use freed memory again instead of handing it back to the kernel.
+
+    Answers are a few MiB each. By default each would be mapped, faulted in page by page and unmapped again, which costs
+    as much as sending it; measured, a consumer costs half as much CPU without that. Up to 64 MiB stay with the process.
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it, others do not
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, 64 * MiB)
+        mallopt(_M_MMAP_THRESHOLD, 32 * MiB)

@@ -14,11 +14,12 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
-from levada.config import KiB, MiB
+from levada.config import MiB
 from levada.errors import MalformedFrame
 from levada.fronts.kafka import notice
 from levada.fronts.kafka.inbox import Inbox
-from levada.fronts.kafka.reply import Buffer, Frame, HangUp, Later
+from levada.fronts.kafka.outbox import Outbox
+from levada.fronts.kafka.reply import Frame, HangUp, Later, Stretch
 
 if TYPE_CHECKING:
     from levada.fronts.kafka.call import Node
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 IN_FLIGHT_MAX: Final = 1000
 #: Finished answers that wait for earlier ones, or for the client to read.
 UNSENT_BYTES_MAX: Final = MiB
-#: Below this it is cheaper to join buffers than to have the kernel gather them.
-JOIN_BYTES_MAX: Final = 32 * KiB
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -37,7 +36,6 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_charged_bytes",
-        "_choked",
         "_exclusive",
         "_finishing",
         "_host",
@@ -45,7 +43,7 @@ class Connection(asyncio.BufferedProtocol):
         "_line",
         "_listener",
         "_node",
-        "_out",
+        "_outbox",
         "_reported_bytes",
         "_scheduled",
         "_serve",
@@ -57,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     _transport: asyncio.Transport
+    _outbox: Outbox
     _node: Node
 
     def __init__(self, listener: Listener) -> None:
@@ -65,15 +64,12 @@ class Connection(asyncio.BufferedProtocol):
         self._inbox = Inbox(listener.scratch, listener.buffers, listener.frame_bytes_max)
         #: Requests in flight, and finished answers behind them.
         self._line: deque[Frame | Later] = deque()
-        #: What the next write takes along.
-        self._out: list[Buffer] = []
         #: Finished answers in `_line`, and how much of them the budget knows of.
         self._unsent_bytes = 0
         self._reported_bytes = 0
         #: What the budget has granted for frames that are being received.
         self._charged_bytes = 0
         self._exclusive = False
-        self._choked = False
         self._waits_for_memory = False
         self._finishing = False
         self._scheduled = False
@@ -85,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = self._transport = cast(asyncio.Transport, transport)
-        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX, low=0)
+        self._outbox = Outbox(transport, self._listener.loop, self._schedule)
         peer = transport.get_extra_info("peername") or ("?", 0)
         self._host = peer[0]
         self.client = f"{peer[0]}:{peer[1]}"
@@ -103,11 +99,10 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
 
     def pause_writing(self) -> None:
-        self._choked = True
+        self._outbox.choke()
 
     def resume_writing(self) -> None:
-        self._choked = False
-        self._schedule()
+        self._outbox.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._listener.forget(self)
@@ -115,11 +110,10 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(answer, Later):
                 answer.drop()
         self._line.clear()
-        self._out.clear()
         self._unsent_bytes = 0
-        self._choked = False
         self._inbox.close()
-        self._report()
+        self._outbox.close()
+        self._listener.budget.unsent_bytes -= self._reported_bytes
         if self._waits_for_memory:
             self._listener.budget.forget(self._granted)
         else:
@@ -134,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._transport.is_closing():
             self._transport.abort()
-        elif self._choked:
+        elif self._outbox.busy:
             notice.closed(self.client, "it has not read its answers for connections.max.idle.ms")
             self._transport.abort()
         elif not self._line:
@@ -155,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work(self) -> None:
         """Begin the requests that are here, as far as we may, and answer with one write."""
-        take, serve, line, out = self._inbox.take, self._serve, self._line, self._out
+        take, serve, line, put = self._inbox.take, self._serve, self._line, self._outbox.put
         try:
             while not self._blocked():
                 frame = take()
@@ -165,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
                 if answer is None:
                     continue
                 if not line and type(answer) is bytes:
-                    out.append(answer)
+                    put(answer)
                 else:
                     self._queue(answer)
         except (MalformedFrame, HangUp) as cause:
@@ -179,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
         """May no request be begun now?"""
         return (
             self._exclusive
-            or self._choked
+            or self._outbox.busy
             or self._finishing
             or self._unsent_bytes > UNSENT_BYTES_MAX
             or len(self._line) >= IN_FLIGHT_MAX
@@ -194,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
             self._unsent_bytes += _size(answer)
             self._line.append(answer)
         else:
-            self._out.extend([answer] if isinstance(answer, bytes) else answer)
+            self._outbox.put(answer)
             # At once: what the client does not read must be known before the next request is begun.
             self._flush()
 
@@ -224,14 +218,14 @@ class Connection(asyncio.BufferedProtocol):
             self._work()
         else:
             self._regulate()
-        if self._finishing and not self._line and not self._choked:
+        if self._finishing and not self._line and not self._outbox.busy:
             self._transport.close()
 
     # Answers.
 
     def _flush(self) -> None:
         """Write what is finished at the head of the line."""
-        line, out = self._line, self._out
+        line = self._line
         while line:
             head = line[0]
             frame = head.frame if isinstance(head, Later) else head
@@ -239,19 +233,8 @@ class Connection(asyncio.BufferedProtocol):
                 break
             line.popleft()
             self._unsent_bytes -= _size(frame)
-            if isinstance(frame, bytes):
-                out.append(frame)
-            else:
-                out.extend(frame)
-        if not out:
-            return
-        if len(out) == 1:
-            self._transport.write(out[0])
-        elif sum(map(len, out)) <= JOIN_BYTES_MAX:
-            self._transport.write(b"".join(out))
-        else:
-            self._transport.writelines(out)
-        out.clear()
+            self._outbox.put(frame)
+        self._outbox.flush()
 
     def _hang_up(self, cause: Exception) -> None:
         """Close the connection, because of what it sent. Answers that are finished still leave."""
@@ -266,7 +249,7 @@ class Connection(asyncio.BufferedProtocol):
         """Read the socket only while what it brings can be used."""
         self._charge()
         self._report()
-        if self._choked or self._waits_for_memory or (self._inbox.unread and self._blocked()):
+        if self._outbox.busy or self._waits_for_memory or (self._inbox.unread and self._blocked()):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
@@ -288,10 +271,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _report(self) -> None:
         """Have answers counted that could not be sent yet."""
-        unsent = self._unsent_bytes + (self._transport.get_write_buffer_size() if self._choked else 0)
+        unsent = self._unsent_bytes + (self._outbox.held_bytes if self._outbox.busy else 0)
         self._listener.budget.unsent_bytes += unsent - self._reported_bytes
         self._reported_bytes = unsent
 
 
 def _size(frame: Frame) -> int:
-    return len(frame) if isinstance(frame, bytes) else sum(map(len, frame))
+    """Bytes of memory in an answer; a stretch of a file takes none."""
+    return len(frame) if isinstance(frame, bytes) else sum(len(part) for part in frame if not isinstance(part, Stretch))

@@ -9,9 +9,8 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from levada.errors import LevadaError, MalformedFrame
 from levada.fronts.kafka import notice
@@ -21,8 +20,6 @@ from levada.fronts.kafka.codes import code_of
 from levada.fronts.kafka.reply import Body, Frame, HangUp, Later, Running, framed, step
 from levada.wire.apis import ApiKey
 from levada.wire.codec import Message, read_request, read_request_header, write_response
-
-_START: Final = struct.Struct(">hhi")
 
 
 class Dispatcher:
@@ -35,15 +32,11 @@ class Dispatcher:
 
     def serve(self, frame: memoryview, node: Node, client_host: str) -> Frame | Later | None:
         """Begin a request: gives its answer, or its place in line, or None where the client expects no answer."""
-        try:
-            api_key, version, correlation_id = _START.unpack_from(frame)
-        except struct.error:
-            raise MalformedFrame(f"frame of {len(frame)} bytes: a request has at least 8") from None
+        api_key, version, correlation_id, client_id, start = read_request_header(frame)
+        call = Call(node, api_key, version, correlation_id, client_id, client_host)
         handler = self.handlers.get(api_key)
         if handler is None or not handler.advertised_from <= version <= handler.api.max_version:
-            return self._unsupported(Call(node, api_key, version, correlation_id, None, client_host))
-        _, _, _, client_id, start = read_request_header(frame)
-        call = Call(node, api_key, version, correlation_id, client_id, client_host)
+            return self._unsupported(call)
         if not handler.loaded:
             handler.load()
         try:

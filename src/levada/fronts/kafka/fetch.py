@@ -52,7 +52,9 @@ def _written(call: Call, interest: Interest, reading: Reading) -> Body:
 
 
 class Fetching(Later):
-    """A Fetch that waits: for records to come, or for the disk."""
+    """A Fetch that waits: for records to come, or for the disk. One at a time per connection, so its answers are bounded."""
+
+    exclusive = True
 
     __slots__ = (
         "_added",

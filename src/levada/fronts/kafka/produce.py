@@ -81,25 +81,28 @@ def _append(request: ProduceRequest, call: Call) -> Body | Later | None:
             try:
                 partition = _partition(topic, index, call)
                 batch = _batch(records, call.version)
-                added = _join(batch, partition, request, call) if batch.is_transactional else None
+                receipt = _join(batch, partition, request, call) if batch.is_transactional else None
                 appended = partition.append(batch)
                 written = partition.when_durable(appended.last_offset + 1) if request.acks else None
             except (LevadaError, _NoTransactionalId) as error:
                 refusals.append(f"{topic}-{index}: {error}")
                 row.append(_refused(index, error))
                 continue
-            waits += [_Wait(len(rows), len(row), future) for future in (written, added) if future is not None]
+            if written is not None:
+                waits.append(_Wait(len(rows), len(row), written))
+            if receipt is not None and request.acks:
+                added = asyncio.ensure_future(call.node.engine.transactions.durable(receipt))
+                waits.append(_Wait(len(rows), len(row), added))
             row.append(Produced(index, NONE, appended.base_offset, appended.timestamp_ms, appended.start_offset))
         rows.append((topic, row))
     return _answer(request, call, rows, waits, refusals)
 
 
-def _join(batch: Batch, partition: Partition, request: ProduceRequest, call: Call) -> asyncio.Future[None] | None:
-    """Have the partition in the batch's transaction. A future where the transaction log has to know of it first."""
+def _join(batch: Batch, partition: Partition, request: ProduceRequest, call: Call) -> int | None:
+    """Have the partition in the batch's transaction. A receipt where the transaction log does not durably say so yet."""
     if request.transactional_id is None:
         raise _NoTransactionalId("the batch is transactional and the request names no transactional id")
-    transactions = call.node.engine.transactions
-    receipt = transactions.on_transactional_append(
+    return call.node.engine.transactions.on_transactional_append(
         batch.producer_id,
         batch.producer_epoch,
         partition.at,
@@ -107,7 +110,6 @@ def _join(batch: Batch, partition: Partition, request: ProduceRequest, call: Cal
         implicit=call.version >= _IMPLICIT_FROM,
         abortable=call.version >= _ABORTABLE_FROM,
     )
-    return asyncio.ensure_future(transactions.durable(receipt)) if request.acks and receipt is not None else None
 
 
 def _answer(

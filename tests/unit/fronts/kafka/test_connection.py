@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvloop
 
 from levada.errors import MalformedFrame
 from levada.fronts.kafka import connection as connection_module
@@ -16,7 +19,7 @@ from levada.fronts.kafka.budget import Budget
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.connection import Connection
 from levada.fronts.kafka.inbox import SCRATCH_BYTES, Buffers
-from levada.fronts.kafka.reply import HangUp, Later, Running, framed, step
+from levada.fronts.kafka.reply import HangUp, Later, Running, Stretch, framed, step
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -107,6 +110,12 @@ async def connected(listener: FakeListener) -> AsyncIterator[Client]:
         for connection in own:
             connection.abort()
         await until(lambda: not own & listener.connections)
+
+
+@pytest.fixture(params=[asyncio.DefaultEventLoopPolicy, uvloop.EventLoopPolicy], ids=["asyncio", "uvloop"])
+def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
+    """Both loops: transports differ in what they call when."""
+    return request.param()  # type: ignore[no-any-return]
 
 
 @pytest.fixture
@@ -412,3 +421,69 @@ async def test_a_waiting_handler_gets_the_errors_of_what_it_waits_for() -> None:
     assert isinstance(task, asyncio.Task)
     future.set_exception(ValueError("no"))
     assert await task == b"no"
+
+
+async def test_records_are_sent_from_their_file(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(3 * MiB)
+    (tmp_path / "segment").write_bytes(data)
+    with (tmp_path / "segment").open("rb") as file:
+
+        def serve(body: memoryview) -> list[Any]:
+            start = int(bytes(body))
+            stretch = Stretch(file, start, 2 * MiB)
+            return [struct.pack(">i", 2 * MiB + 9), b"head", stretch, b"tail!"]
+
+        async with connected(FakeListener(serve)) as client:
+            client.send(b"0", b"1000000", b"7")
+            for start in (0, 1_000_000, 7):
+                assert await client.receive() == b"head" + data[start : start + 2 * MiB] + b"tail!"
+
+
+async def test_a_client_that_does_not_read_files_costs_no_memory(tmp_path: Path) -> None:
+    data = random.Random(2).randbytes(8 * MiB)
+    (tmp_path / "segment").write_bytes(data)
+    begun = 0
+    with (tmp_path / "segment").open("rb") as file:
+
+        def serve(body: memoryview) -> list[Any]:
+            nonlocal begun
+            begun += 1
+            return [struct.pack(">i", len(data) + 3), Stretch(file, 0, len(data)), b"end"]
+
+        listener = FakeListener(serve)
+        async with connected(listener) as client:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            client.send(*[b"more"] * 20)
+            await asyncio.sleep(0.1)
+            assert begun <= 3
+            assert listener.budget.unsent_bytes < KiB
+            client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            for _ in range(20):
+                assert await client.receive() == data + b"end"
+
+
+async def test_small_answers_and_files_keep_their_order(tmp_path: Path) -> None:
+    data = random.Random(3).randbytes(MiB)
+    (tmp_path / "segment").write_bytes(data)
+    with (tmp_path / "segment").open("rb") as file:
+
+        def serve(body: memoryview) -> Any:
+            if bytes(body) == b"file":
+                return [struct.pack(">i", MiB), Stretch(file, 0, MiB)]
+            return frame(bytes(body))
+
+        async with connected(FakeListener(serve)) as client:
+            wanted = [b"a", b"file", b"b", b"c", b"file", b"file", b"d"] * 5
+            client.send(*wanted)
+            for each in wanted:
+                assert await client.receive() == (data if each == b"file" else each)
+
+
+async def test_a_file_that_became_shorter_ends_the_connection(tmp_path: Path) -> None:
+    (tmp_path / "segment").write_bytes(b"x" * 100)
+    with (tmp_path / "segment").open("rb") as file:
+        serve = lambda body: [struct.pack(">i", 200), Stretch(file, 0, 200)]  # noqa: E731
+        async with connected(FakeListener(serve)) as client:
+            client.send(b"go")
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                await client.receive()
