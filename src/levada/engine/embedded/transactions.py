@@ -27,6 +27,8 @@ from levada.engine.embedded.transaction_ends import RETRY_MS, TransactionEnds
 from levada.engine.embedded.transaction_limits import TransactionLimits
 from levada.engine.embedded.transaction_log import Entry, TransactionLog
 from levada.engine.embedded.transaction_state import (
+    NO_EPOCH,
+    NO_PRODUCER,
     PREPARED,
     TRANSACTION_VERSION,
     TV1,
@@ -153,19 +155,21 @@ class Transactions:
     # Producers
 
     async def init_producer_id(
-        self, transactional_id: str | None, timeout_ms: int, producer_id: int = -1, epoch: int = -1
+        self, transactional_id: str | None, timeout_ms: int, producer_id: int = NO_PRODUCER, epoch: int = NO_EPOCH
     ) -> tuple[int, int]:
         """A producer id and epoch to write with. Whoever had the id before is fenced, and what it left open aborted.
 
         A producer that goes on after an error names what it had (KIP-360), and is fenced if somebody else has it now.
         Without a transactional id it is a new producer id, for idempotence alone. InvalidTransactionTimeout.
         """
+        if (producer_id == NO_PRODUCER) != (epoch == NO_EPOCH):
+            raise InvalidRequest(f"producer id {producer_id} and epoch {epoch} are named together, or neither is")
         if transactional_id is None:
             return self._next_producer_id(), 0
         if not transactional_id:
             raise InvalidRequest("the transactional id is empty")
         self.limits.check_timeout(timeout_ms)
-        expected = None if producer_id == -1 else (producer_id, epoch)
+        expected = None if producer_id == NO_PRODUCER else (producer_id, epoch)
         txn = initialize(
             await self._at_rest(transactional_id, timeout_ms, expected),
             timeout_ms=timeout_ms,
@@ -248,12 +252,16 @@ class Transactions:
         *,
         implicit: bool = False,
         abortable: bool = True,
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Offsets join the transaction: committed if it commits. Durable on return; refusals as for a batch.
 
-        `implicit` is TxnOffsetCommit 5+, `abortable` 4+.
+        `implicit` is TxnOffsetCommit 5+, `abortable` 4+. `check` raises if the group does not let them; it is called in
+        the turn of the loop in which they are written.
         """
         entry = await self._at_hand(transactional_id)
+        if check is not None:
+            check()
         self._admit(entry, producer_id, epoch, OFFSETS, implicit=implicit, abortable=abortable)
         receipt = entry.receipt
         await self._offsets.commit_transactional(group, producer_id, epoch, offsets)

@@ -10,7 +10,7 @@ from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.transaction_error import transaction_code
 from levada.wire.message import Message
 
-FENCED_FROM: Final = 2
+_FENCED_FROM: Final = 2
 
 
 async def handle(request: Message, call: Call) -> Mapping[str, Any]:
@@ -21,5 +21,5 @@ async def handle(request: Message, call: Call) -> Mapping[str, Any]:
             request.transactional_id, request.producer_id, request.producer_epoch
         )
     except LevadaError as error:
-        return {"error_code": transaction_code(call, error, fenced_from=FENCED_FROM)}
+        return {"error_code": transaction_code(call, error, fenced_from=_FENCED_FROM)}
     return {"error_code": 0}

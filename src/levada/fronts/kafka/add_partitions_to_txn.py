@@ -12,28 +12,33 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from levada.engine.port import At
-from levada.errors import InvalidTransactionState, LevadaError, TransactionAbortable, UnknownTopic
+from levada.errors import LevadaError, TransactionAbortable, UnknownTopic
+from levada.fronts.kafka import notice
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.codes import KAFKA_CODE, NONE
 from levada.fronts.kafka.transaction_error import transaction_code
 from levada.wire.message import Message
 
-FENCED_FROM: Final = 2
+_FENCED_FROM: Final = 2
+#: From this version on the caller speaks TV2 (KIP-890).
+_TV2_FROM: Final = 4
 _OPERATION_NOT_ATTEMPTED: Final = 55
-#: From this version on a partition that was not added is TRANSACTION_ABORTABLE.
-_ABORTABLE_FROM: Final = 5
+
+#: The code of each partition of the request.
+Codes = Callable[[At], int]
 
 
 async def handle(request: Message, call: Call) -> Mapping[str, Any]:
-    if call.version < 4:
-        code_of = await _add(
+    if call.version < _TV2_FROM:
+        topics = request.v3_and_below_topics
+        codes = await _add(
             request.v3_and_below_transactional_id,
             request.v3_and_below_producer_id,
             request.v3_and_below_producer_epoch,
-            request.v3_and_below_topics,
+            _ats(topics),
             call,
         )
-        return {"results_by_topic_v3_and_below": _rows(request.v3_and_below_topics, code_of)}
+        return {"results_by_topic_v3_and_below": _rows(topics, codes)}
     return {
         "error_code": NONE,
         "results_by_transaction": [
@@ -43,45 +48,48 @@ async def handle(request: Message, call: Call) -> Mapping[str, Any]:
     }
 
 
-#: The code of each partition of the request.
-Codes = Callable[[At], int]
-
-
 async def _one(transaction: Message, call: Call) -> Codes:
+    act = _verify if transaction.verify_only else _add
     owner = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
-    if transaction.verify_only:
-        return _verify(*owner, transaction.topics, call)
-    return await _add(*owner, transaction.topics, call)
+    return await act(*owner, _ats(transaction.topics), call)
 
 
-async def _add(transactional_id: str, producer_id: int, epoch: int, topics: Sequence[Message], call: Call) -> Codes:
-    ats = _ats(topics)
-    view = call.node.engine.view
-    unknown = {at for at in ats if (info := view.get(at.topic)) is None or not 0 <= at.partition < info.partitions}
-    if unknown:
-        return lambda at: KAFKA_CODE[UnknownTopic] if at in unknown else _OPERATION_NOT_ATTEMPTED
+async def _add(transactional_id: str, producer_id: int, epoch: int, ats: set[At], call: Call) -> Codes:
+    if unknown := _unknown(ats, call):
+        return _nothing_done(unknown, call)
     try:
-        await call.node.engine.transactions.add_partitions(transactional_id, producer_id, epoch, ats)
+        await call.node.engine.transactions.add_partitions(
+            transactional_id, producer_id, epoch, ats, tv2=call.version >= _TV2_FROM
+        )
     except LevadaError as error:
-        return _all(transaction_code(call, error, fenced_from=FENCED_FROM))
-    return _all(NONE)
+        code = transaction_code(call, error, fenced_from=_FENCED_FROM)
+        return lambda _at: code
+    return lambda _at: NONE
 
 
-def _verify(transactional_id: str, producer_id: int, epoch: int, topics: Sequence[Message], call: Call) -> Codes:
+async def _verify(transactional_id: str, producer_id: int, epoch: int, ats: set[At], call: Call) -> Codes:
+    if unknown := _unknown(ats, call):
+        return _nothing_done(unknown, call)
     try:
-        missing = call.node.engine.transactions.missing(transactional_id, producer_id, epoch, _ats(topics))
+        missing = call.node.engine.transactions.missing(transactional_id, producer_id, epoch, ats)
     except LevadaError as error:
-        return _all(transaction_code(call, error, fenced_from=FENCED_FROM))
-    refusal = TransactionAbortable if call.version >= _ABORTABLE_FROM else InvalidTransactionState
-    return lambda at: KAFKA_CODE[refusal] if at in missing else NONE
+        code = transaction_code(call, error, fenced_from=_FENCED_FROM)
+        return lambda _at: code
+    return lambda at: KAFKA_CODE[TransactionAbortable] if at in missing else NONE
 
 
 def _ats(topics: Sequence[Message]) -> set[At]:
     return {At(topic.name, index) for topic in topics for index in topic.partitions}
 
 
-def _all(code: int) -> Codes:
-    return lambda _at: code
+def _unknown(ats: set[At], call: Call) -> set[At]:
+    view = call.node.engine.view
+    return {at for at in ats if (info := view.get(at.topic)) is None or not 0 <= at.partition < info.partitions}
+
+
+def _nothing_done(unknown: set[At], call: Call) -> Codes:
+    notice.refused(call, "AddPartitionsToTxn", f"there is no {', '.join(map(str, sorted(unknown)))}")
+    return lambda at: KAFKA_CODE[UnknownTopic] if at in unknown else _OPERATION_NOT_ATTEMPTED
 
 
 def _rows(topics: Sequence[Message], code_of: Codes) -> list[Mapping[str, Any]]:

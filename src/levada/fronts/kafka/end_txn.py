@@ -14,7 +14,7 @@ from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.transaction_error import transaction_code
 from levada.wire.message import Message
 
-FENCED_FROM: Final = 2
+_FENCED_FROM: Final = 2
 _TV2_FROM: Final = 5
 
 
@@ -28,5 +28,5 @@ async def handle(request: Message, call: Call) -> Mapping[str, Any]:
             tv2=call.version >= _TV2_FROM,
         )
     except LevadaError as error:
-        return {"error_code": transaction_code(call, error, fenced_from=FENCED_FROM)}
+        return {"error_code": transaction_code(call, error, fenced_from=_FENCED_FROM)}
     return {"error_code": 0, "producer_id": producer_id, "producer_epoch": epoch}

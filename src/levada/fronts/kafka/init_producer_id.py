@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from levada.errors import LevadaError
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.transaction_error import transaction_code
 from levada.wire.message import Message
 
-FENCED_FROM = 4
+_FENCED_FROM: Final = 4
 
 
 async def handle(request: Message, call: Call) -> Mapping[str, Any]:
@@ -24,5 +24,6 @@ async def handle(request: Message, call: Call) -> Mapping[str, Any]:
             request.transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch
         )
     except LevadaError as error:
-        return {"error_code": transaction_code(call, error, fenced_from=FENCED_FROM), "producer_epoch": -1}
+        code = transaction_code(call, error, fenced_from=_FENCED_FROM)
+        return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
     return {"error_code": 0, "producer_id": producer_id, "producer_epoch": epoch}

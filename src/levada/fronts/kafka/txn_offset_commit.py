@@ -8,18 +8,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from levada.broker.groups import now_ms
 from levada.engine.port import At, Committed
-from levada.errors import (
-    IllegalGeneration,
-    LevadaError,
-    OffsetMetadataTooLarge,
-    UnknownGroup,
-    UnknownPartition,
-    UnknownTopic,
-)
+from levada.errors import InvalidGroupId, LevadaError, OffsetMetadataTooLarge, UnknownPartition, UnknownTopic
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.codes import NONE, code_of
 from levada.fronts.kafka.transaction_error import transaction_code
@@ -62,7 +55,8 @@ async def handle(request: Message, call: Call) -> Mapping[str, Any]:
 
 async def _commit(request: Message, offsets: Mapping[At, Committed], call: Call) -> int:
     try:
-        _check_group(request, call)
+        if not request.group_id:
+            raise InvalidGroupId("the group id is empty")
         await call.node.engine.transactions.commit_offsets(
             request.transactional_id,
             request.producer_id,
@@ -71,6 +65,7 @@ async def _commit(request: Message, offsets: Mapping[At, Committed], call: Call)
             offsets,
             implicit=call.version >= _IMPLICIT_FROM,
             abortable=call.version >= _ABORTABLE_FROM,
+            check=partial(_check_group, request, call),
         )
     except LevadaError as error:
         return transaction_code(call, error, fenced_from=_NEVER)
@@ -78,15 +73,9 @@ async def _commit(request: Message, offsets: Mapping[At, Committed], call: Call)
 
 
 def _check_group(request: Message, call: Call) -> None:
-    """A producer without a consumer behind it names neither member nor generation: nothing to check then."""
-    if request.generation_id < 0 and not request.member_id and request.group_instance_id is None:
-        return
-    try:
-        call.node.groups.check_commit(
-            request.group_id, request.member_id, request.generation_id, request.group_instance_id, now_ms=now_ms()
-        )
-    except UnknownGroup as error:
-        raise IllegalGeneration(str(error)) from error
+    call.node.groups.check_commit(
+        request.group_id, request.member_id, request.generation_id, request.group_instance_id, transactional=True
+    )
 
 
 def _entries(topic: Message, call: Call) -> Iterator[_Entry]:
