@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+import uvloop
 
 from levada.engine.port import TopicInfo, TopicSpec
 from levada.fronts.kafka import notice
@@ -28,6 +29,15 @@ from support.raw_client import RawClient, connected
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING = -2, -1, -3, -4, -5, -6
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy. fixture")
+
+
+@pytest.fixture
+def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
+    """As the broker runs."""
+    return uvloop.EventLoopPolicy()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import functools
 import re
 from typing import Any, Final
 
+from levada.engine.embedded.transactions import TRANSACTION_VERSION
 from levada.errors import InvalidRequest
 from levada.fronts.kafka import notice
 from levada.fronts.kafka.apis import offered
@@ -44,7 +45,7 @@ def unsupported() -> bytes:
 
 @functools.cache
 def _answer(version: int, error_code: int) -> bytes:
-    features = {"transaction.version": (0, _transaction_version())}
+    features = {"transaction.version": (0, TRANSACTION_VERSION)}
     lowest = 0 if version >= _LEVEL_0_FROM else 1
     fields = {
         "error_code": error_code,
@@ -62,9 +63,3 @@ def _answer(version: int, error_code: int) -> bytes:
         ],
     }
     return write_response(ApiKey.API_VERSIONS, version, fields)
-
-
-def _transaction_version() -> int:
-    from levada.engine.embedded.transactions import TRANSACTION_VERSION
-
-    return TRANSACTION_VERSION

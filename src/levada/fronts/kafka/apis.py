@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.reply import Body, Later
 from levada.wire.apis import APIS, Api, ApiKey
 from levada.wire.message import Message
+from levada.wire.schema import message
 
 _OFFERED: Final = (
     ApiKey.PRODUCE,
@@ -69,27 +69,6 @@ _OFFERED: Final = (
 #: Versions that are advertised below what is answered.
 _ADVERTISED_FROM: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 0}
 
-#: Calls whose answer has an error code of its own, from which version on: a refusal of the whole request fits there.
-_ERROR_CODE_FROM: Final[Mapping[int, int]] = {
-    ApiKey.JOIN_GROUP: 0,
-    ApiKey.HEARTBEAT: 0,
-    ApiKey.LEAVE_GROUP: 0,
-    ApiKey.SYNC_GROUP: 0,
-    ApiKey.LIST_GROUPS: 0,
-    ApiKey.INIT_PRODUCER_ID: 0,
-    ApiKey.ADD_PARTITIONS_TO_TXN: 4,
-    ApiKey.ADD_OFFSETS_TO_TXN: 0,
-    ApiKey.END_TXN: 0,
-    ApiKey.DESCRIBE_LOG_DIRS: 3,
-    ApiKey.ELECT_LEADERS: 1,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
-    ApiKey.OFFSET_DELETE: 0,
-    ApiKey.DESCRIBE_CLUSTER: 0,
-    ApiKey.LIST_TRANSACTIONS: 0,
-    ApiKey.LIST_CONFIG_RESOURCES: 0,
-}
-
 
 class Handler:
     """One call as it is answered here."""
@@ -105,9 +84,6 @@ class Handler:
         self.serve: Callable[[memoryview, Call], Body | Later | None] | None = None
         self.handle: Callable[[Message, Call], Coroutine[Any, Any, Mapping[str, Any] | bytes | None]] | None = None
 
-    def exists(self) -> bool:
-        return importlib.util.find_spec(self._module) is not None
-
     def load(self) -> None:
         module = importlib.import_module(self._module)
         self.serve = getattr(module, "serve", None)
@@ -115,14 +91,14 @@ class Handler:
         self.loaded = True
 
     def refusal(self, version: int, error: LevadaError, code: int) -> Mapping[str, Any] | None:
-        """The answer that refuses the whole request, where this call has one."""
-        if version < _ERROR_CODE_FROM.get(self.api.key, version + 1):
+        """The answer that refuses the whole request, where this call has a place for that."""
+        names = {field.name for field in message(self.api.key, "response").fields if version in field.versions}
+        if "error_code" not in names:
             return None
-        return {"error_code": code, "error_message": str(error)}
+        return {"error_code": code, **({"error_message": str(error)} if "error_message" in names else {})}
 
 
 @functools.cache
 def offered() -> Mapping[int, Handler]:
     """Every call that is answered here, by its key."""
-    handlers = (Handler(APIS[key]) for key in _OFFERED)
-    return {handler.api.key: handler for handler in handlers if handler.exists()}
+    return {key: Handler(APIS[key]) for key in _OFFERED}

@@ -21,6 +21,8 @@ from levada.fronts.kafka.connection import Connection
 from levada.fronts.kafka.inbox import SCRATCH_BYTES, Buffers
 from levada.fronts.kafka.reply import HangUp, Later, Running, Stretch, framed, step
 
+pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy. fixture")
+
 KiB = 1024
 MiB = 1024 * KiB
 
