@@ -33,7 +33,7 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = Fals
     if as_json:
         print_json([group._asdict() for group in groups])
         return
-    rows = [(group.group_id, group.state or "-", group.protocol_type or "-") for group in groups]
+    rows = [(group.group_id, group.state or None, group.protocol_type or None) for group in groups]
     print_table(("group", "state", "protocol"), rows, empty="no groups yet; a consumer with a group.id makes one")
 
 
@@ -54,7 +54,7 @@ def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: As
             {"group": group, "state": info.state, "protocol": info.protocol, "members": members, "partitions": rows}
         )
         return
-    lag = sum(row["lag"] for row in rows if isinstance(row["lag"], int))
+    lag = sum(row["lag"] or 0 for row in rows)
     print(f"{group}: {info.state}, {len(info.members)} members, lag {lag:,}")
     columns = ("topic", "partition", "committed", "end", "lag", "member")
     print_table(columns, [[row[name] for name in columns] for row in rows], empty="nothing committed, nothing assigned")
@@ -98,10 +98,8 @@ def reset_offsets(
     if as_json:
         print_json({"group": group, "dry_run": dry_run, "partitions": rows})
         return
-    shown = [
-        (row["topic"], row["partition"], "-" if row["before"] is None else row["before"], row["after"]) for row in rows
-    ]
-    print_table(("topic", "partition", "before", "after"), shown, empty="")
+    columns = ("topic", "partition", "before", "after")
+    print_table(columns, [[row[name] for name in columns] for row in rows], empty="")
     if dry_run:
         print("nothing was changed (--dry-run)")
 
@@ -141,10 +139,10 @@ def _places(client: BlockingClient, info: GroupInfo) -> list[dict[str, Any]]:
         {
             "topic": at.topic,
             "partition": at.partition,
-            "committed": committed[at].offset if at in committed else "-",
+            "committed": committed[at].offset if at in committed else None,
             "end": ends[at].offset,
-            "lag": max(0, ends[at].offset - committed[at].offset) if at in committed else "-",
-            "member": owners.get(at, "-"),
+            "lag": max(0, ends[at].offset - committed[at].offset) if at in committed else None,
+            "member": owners.get(at),
         }
         for at in ats
     ]

@@ -16,8 +16,8 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
-    """A table; numbers to the right. `empty` is said where there are no rows."""
-    rows = list(rows)
+    """A table; numbers to the right, "-" for what is not there. `empty` is said where there are no rows."""
+    rows = [["-" if cell is None else cell for cell in row] for row in rows]
     if not rows:
         print(empty)
         return
