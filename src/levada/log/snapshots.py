@@ -66,7 +66,9 @@ class Snapshots:
                 try:
                     producers.load(self._disk.read(directory.stem(self._path, candidate) + ".snapshot"), now_ms)
                     return candidate
-                except (DamagedIndex, FileNotFoundError) as reason:
+                except FileNotFoundError:
+                    continue  # not written yet
+                except DamagedIndex as reason:
                     _log.warning("snapshot ignored", path=self._path, offset=candidate, reason=str(reason))
         return 0
 
