@@ -16,7 +16,7 @@ The core raises meanings. Each front owns a table from meaning to its own code, 
     │                     GroupFull · GroupSubscribed · CoordinatorUnavailable
     ├── StorageError      StorageFull · StorageFailed · DamagedLog · DamagedIndex · DataInUse · DataFormatTooNew
     ├── RequestError      InvalidRequest · UnsupportedVersion · MalformedFrame · PolicyViolation · ReservedName
-    ├── Overloaded · Fenced · TimedOut · ShuttingDown
+    ├── Overloaded · Fenced · TimedOut · ShuttingDown · CannotListen
     └── ClientError       Unreachable · ConnectionLost · BrokerRefused
 """
 
@@ -316,6 +316,10 @@ class ShuttingDown(LevadaError):
 
 class ClientError(LevadaError):
     """The broker cannot be talked to."""
+
+
+class CannotListen(LevadaError):
+    """The address is taken, or not this machine's."""
 
 
 class Unreachable(ClientError):

@@ -80,6 +80,7 @@ KAFKA_CODE: Final[Mapping[type[e.LevadaError], int]] = {
     e.Fenced: 90,
     e.TimedOut: 7,
     e.ShuttingDown: 8,
+    e.CannotListen: UNKNOWN_SERVER_ERROR,
     e.ClientError: UNKNOWN_SERVER_ERROR,
     e.Unreachable: UNKNOWN_SERVER_ERROR,
     e.ConnectionLost: UNKNOWN_SERVER_ERROR,

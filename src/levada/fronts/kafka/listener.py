@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from levada.config import split_listener
+from levada.errors import CannotListen
 from levada.fronts.kafka.budget import Budget
 from levada.fronts.kafka.connection import Connection
 from levada.fronts.kafka.dispatch import Dispatcher
@@ -48,9 +50,13 @@ class Listener:
     async def start(self) -> None:
         """Bind and accept. From here on the node knows its address."""
         config = self._node.config
-        self._server = await self.loop.create_server(
-            lambda: Connection(self), config.host or None, config.kafka_port, backlog=_BACKLOG
-        )
+        try:
+            self._server = await self.loop.create_server(
+                lambda: Connection(self), config.host or None, config.kafka_port, backlog=_BACKLOG
+            )
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
+            raise CannotListen(f"cannot listen on {config.host}:{config.kafka_port} for Kafka: {reason}") from error
         host, port = self._server.sockets[0].getsockname()[:2]
         if config.kafka_advertised:
             self._node.host, self._node.port = split_listener(config.kafka_advertised)
