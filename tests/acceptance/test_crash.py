@@ -15,7 +15,7 @@ import os
 import random
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -195,6 +195,14 @@ def test_what_was_promised_survives_kill_9_at_random_moments(crashing: Broker) -
         follower.stopping = True
         follower.join(10)
         check_followed(broker.bootstrap, follower)
+        print(f"{ROUNDS} rounds: {summary(plain, moving, follower)}")
+
+
+def summary(plain: list[IdempotentWriter], moving: list[TransactionalWriter], follower: Follower) -> str:
+    """How much the run had to show; pytest -s prints it."""
+    endings = Counter(outcome for writer in moving for outcome in writer.outcome.values())
+    acknowledged = sum(len(writer.acked) for writer in plain)
+    return f"{acknowledged} records acknowledged, {len(follower.seen)} followed, transactions {dict(endings)}"
 
 
 def create_topics(bootstrap: str) -> None:
