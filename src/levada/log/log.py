@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 
 import structlog
 
-from levada.config import TopicConfig
+from levada.config import INT64_MAX, TopicConfig
 from levada.errors import DamagedIndex, DamagedLog, OffsetOutOfRange, StorageFailed, StorageFull
 from levada.log import compaction, directory, lookup, retention
 from levada.log.aborted import AbortedIndex, AbortedTransaction, aborted
@@ -36,7 +36,7 @@ from levada.log.scan import Unreadable
 from levada.log.segment import NO_ROOM, Data, Retired, Segment
 from levada.log.snapshots import BrokenSegment
 from levada.log.successor import Rewritten
-from levada.log.swap import SWAP
+from levada.log.swap import SWAP, Swap
 from levada.log.trash import Trash
 from levada.log.unsynced import Unsynced
 from levada.records.batch import LOG_APPEND_TIME, Batch
@@ -244,7 +244,8 @@ class Log:
                 )
             visible_end = end_offset if damage is None else min(end_offset, damage.offset)
             layout = self._layout
-            tail = layout.segments[-1].size, self.end_offset
+            # Of a damaged log no file is good to its last byte: where the damage begins has to be located.
+            tail = layout.segments[-1].size, (self.end_offset if damage is None else INT64_MAX)
             try:
                 return layout.read(offset, max_bytes, visible_end, tail, nowait=nowait)
             except BrokenSegment as broken:
@@ -526,25 +527,17 @@ class Log:
 
         Waits for the disk once: the old names must be gone for good before the new ones come. StorageFailed.
         """
-        self.cleaned_to = max(self.cleaned_to, done.cleaned_to)
-        for segment in self.segments:
-            segment.dense = segment.base_offset >= self.cleaned_to
         try:
-            current = [each for each in done.rewritten if self._is_current(each)]
-            return self._replace(current, now_ms) if current else 0
+            if any(segment.retired for each in done.rewritten for segment in each.replaced):
+                # Meanwhile the log deleted something of what was read: the next round begins with what is left.
+                Swap(self._disk, self.path).undo(self.cleaned_to)
+                return 0
+            self.cleaned_to = max(self.cleaned_to, done.cleaned_to)
+            for segment in self.segments:
+                segment.dense = segment.base_offset >= self.cleaned_to
+            return self._replace(done.rewritten, now_ms) if done.rewritten else 0
         except OSError as reason:
             raise _storage_error(self.path, reason) from reason
-
-    def _is_current(self, rewritten: Rewritten) -> bool:
-        """False, and its files are removed, if the log has deleted all that it replaces meanwhile.
-
-        Where only the oldest of it went, the rest is still replaced: the log counts as compacted up to there from now on.
-        """
-        if not all(segment.retired for segment in rewritten.replaced):
-            return True
-        for ending in directory.SEGMENT_ENDINGS:
-            self._disk.unlink(directory.stem(self.path, rewritten.base_offset) + ending + SWAP)
-        return False
 
     def _replace(self, rewritten: Sequence[Rewritten], now_ms: int) -> int:
         replaced = [segment for each in rewritten for segment in each.replaced if not segment.retired]
