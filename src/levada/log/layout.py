@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from levada.log.results import Damage
 from levada.log.scan import Unreadable
 from levada.log.segment import Data, Segment
 from levada.log.snapshots import BrokenSegment
+
+
+class Tail(NamedTuple):
+    """How far a log goes.
+
+    The size is taken first. Both grow while another thread reads, the size after the end offset: one that was taken before
+    an end offset that is not beyond ours is not beyond it either.
+    """
+
+    #: Of the last segment.
+    size: int
+    end_offset: int
+    damage: Damage | None
 
 
 class Layout:
@@ -23,18 +38,15 @@ class Layout:
         """The number of the segment that holds this offset, or would."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
-    def at(self, offset: int) -> Segment:
-        return self.segments[self.find(offset)]
-
     def with_segments(self, added: Sequence[Segment], removed: Sequence[Segment] = ()) -> Layout:
         gone = set(removed)
         kept = [segment for segment in self.segments if segment not in gone]
         return Layout(sorted([*kept, *added], key=lambda segment: segment.base_offset))
 
-    def read(self, offset: int, max_bytes: int, end_offset: int, tail: tuple[int, int], *, nowait: bool) -> Data:
+    def read(self, offset: int, max_bytes: int, end_offset: int, tail: Tail, *, nowait: bool) -> Data:
         """Whole batches of one segment, from the one that holds `offset` on and below `end_offset`; nothing if there are none.
 
-        `tail`: the last segment's size, and the log's end offset, taken in this order. BrokenSegment, Retired, WouldBlock.
+        BrokenSegment, Retired, WouldBlock.
         """
         number = self.find(offset)
         while offset < end_offset:
@@ -53,11 +65,14 @@ class Layout:
             offset = max(offset, self.bases[number])
         return b""
 
-    def _limit(self, number: int, end_offset: int, tail: tuple[int, int], nowait: bool) -> int:
+    def _limit(self, number: int, end_offset: int, tail: Tail, nowait: bool) -> int:
         """Where in the segment the batches below `end_offset` end."""
         segment = self.segments[number]
-        is_last = number + 1 == len(self.segments)
-        # Both grow while another thread reads, the size after the end offset: a size taken before an end offset that is
-        # not beyond ours is not beyond it either.
-        size, end = tail if is_last else (segment.size, self.bases[number + 1])
+        if number + 1 < len(self.segments):
+            size, end = segment.size, self.bases[number + 1]
+        else:
+            size, end = tail.size, tail.end_offset
+        damage = tail.damage
+        if damage is not None and end_offset == damage.offset and segment.path == damage.file:
+            return damage.position
         return size if end_offset >= end else min(size, segment.locate(end_offset, nowait=nowait))

@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 
 import structlog
 
-from levada.config import INT64_MAX, TopicConfig
+from levada.config import TopicConfig
 from levada.errors import DamagedIndex, DamagedLog, OffsetOutOfRange, StorageFailed, StorageFull
 from levada.log import compaction, directory, lookup, retention
 from levada.log.aborted import AbortedIndex, AbortedTransaction, aborted
@@ -29,7 +29,7 @@ from levada.log.compaction import Compaction
 from levada.log.disk import Disk
 from levada.log.epochs import FILE_NAME as EPOCHS_FILE
 from levada.log.files import SHARED, Files
-from levada.log.layout import Layout
+from levada.log.layout import Layout, Tail
 from levada.log.recovery import Recovered, Recovery, remove_segment
 from levada.log.results import Aborted, Appended, Damage, Found
 from levada.log.scan import Unreadable
@@ -242,15 +242,18 @@ class Log:
                     start=self.start_offset,
                     end=self.end_offset,
                 )
-            visible_end = end_offset if damage is None else min(end_offset, damage.offset)
             layout = self._layout
-            # Of a damaged log no file is good to its last byte: where the damage begins has to be located.
-            tail = layout.segments[-1].size, (self.end_offset if damage is None else INT64_MAX)
+            tail = Tail(layout.segments[-1].size, self.end_offset, damage)
+            visible_end = end_offset if damage is None else min(end_offset, damage.offset)
             try:
                 return layout.read(offset, max_bytes, visible_end, tail, nowait=nowait)
             except BrokenSegment as broken:
                 if not broken.segment.retired:
                     self._found_broken(broken)
+                    if self.damage is damage:
+                        raise DamagedLog(
+                            str(broken), file=broken.segment.path, position=broken.where.position
+                        ) from None
             except Retired:
                 # Deleted or compacted by the loop: in a moment it has put another layout in place.
                 time.sleep(_RETRY_S)
@@ -266,7 +269,6 @@ class Log:
         if self.damage is not None and self.damage.offset <= damage.offset:
             return
         self.damage = damage
-        self._layout.at(damage.offset).remember(damage.offset, damage.position)
         _log.error(
             "log damaged", file=damage.file, position=damage.position, offset=damage.offset, reason=damage.reason
         )
@@ -540,7 +542,7 @@ class Log:
             raise _storage_error(self.path, reason) from reason
 
     def _replace(self, rewritten: Sequence[Rewritten], now_ms: int) -> int:
-        replaced = [segment for each in rewritten for segment in each.replaced if not segment.retired]
+        replaced = [segment for each in rewritten for segment in each.replaced]
         added = [self._successor(each, now_ms) for each in rewritten]
         for segment in replaced:
             segment.retire()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -16,6 +17,7 @@ HEADERS_CHUNK: Final = 8 * KiB
 BATCHES_CHUNK: Final = MiB
 #: How far a batch that follows another may lie ahead of it in offsets: what one segment can hold.
 _AHEAD_MAX: Final = 2**31
+_LENGTH: Final = Struct(">8xi")
 
 
 class Unreadable(Exception):
@@ -35,7 +37,6 @@ class Head(NamedTuple):
     size: int
     base_offset: int
     last_offset: int
-    leader_epoch: int
     max_timestamp: int
 
     @property
@@ -48,7 +49,7 @@ def head_of(buffer: bytes | bytearray | memoryview, at: int, position: int, end:
 
     Unreadable unless it is one of a batch that fits the file and does not begin before the expected offset.
     """
-    base_offset, length, epoch, magic, _, _, last_delta, _, max_timestamp, _, _, _, _ = HEADER.unpack_from(buffer, at)
+    base_offset, length, _, magic, _, _, last_delta, _, max_timestamp, _, _, _, _ = HEADER.unpack_from(buffer, at)
     size = LENGTH_END + length
     if magic != MAGIC:
         raise Unreadable(position, expected, f"magic {magic} where {MAGIC} should be")
@@ -58,7 +59,7 @@ def head_of(buffer: bytes | bytearray | memoryview, at: int, position: int, end:
         raise Unreadable(
             position, expected, f"offsets {base_offset} to {base_offset + last_delta} where {expected} should follow"
         )
-    return Head(position, size, base_offset, base_offset + last_delta, epoch, max_timestamp)
+    return Head(position, size, base_offset, base_offset + last_delta, max_timestamp)
 
 
 def last_offset_in(buffer: bytes | bytearray | memoryview, at: int) -> int:
@@ -112,29 +113,37 @@ def whole_batches(
     """
     view = memoryview(b"")
     start = position
+    needed = HEADER_SIZE
     while position < end:
-        at, needed = position - start, HEADER_SIZE
-        if at + needed <= len(view):
-            needed = head_of(view, at, position, end, expected).size
+        at = position - start
         if at + needed > len(view):
             view = memoryview(file.pread(position, min(max(chunk, needed), end - position)))
             start, at = position, 0
             if len(view) < needed:
                 raise Unreadable(position, expected, f"{len(view)} bytes where at least {needed} should be")
-            needed = head_of(view, 0, position, end, expected).size
-            if needed > len(view):
-                continue
-        batch = Batch(view[at : at + needed])
+        size = LENGTH_END + _LENGTH.unpack_from(view, at)[0]
+        if size < HEADER_SIZE or position + size > end:
+            raise Unreadable(position, expected, f"a batch of {size} bytes where {end - position} are left")
+        if at + size > len(view):
+            needed = size
+            continue
+        batch = Batch(view[at : at + size])
         check(batch, position, expected, dense=dense)
         yield position, batch
         expected = batch.next_offset
-        position += needed
+        position += size
+        needed = HEADER_SIZE
 
 
 def check(batch: Batch, position: int, expected: int, *, dense: bool) -> None:
-    """Unreadable unless the checksum matches and the batch begins where it should."""
-    if dense and batch.base_offset != expected:
-        raise Unreadable(position, expected, f"offset {batch.base_offset} where {expected} should follow")
+    """Unreadable unless the checksum matches and the batch begins at the expected offset or, if not `dense`, after it."""
+    if batch.magic != MAGIC:
+        raise Unreadable(position, expected, f"magic {batch.magic} where {MAGIC} should be")
+    base_offset = batch.base_offset
+    if (base_offset != expected and (dense or base_offset < expected)) or batch.last_offset_delta < 0:
+        raise Unreadable(
+            position, expected, f"offsets {base_offset} to {batch.last_offset} where {expected} should follow"
+        )
     if crc32c(batch.view[CRC_START:]) != batch.crc:
         raise Unreadable(position, expected, f"the checksum of the batch at offset {expected} does not match")
 

@@ -296,7 +296,7 @@ class Segment:
         if len(data) < room:
             data = self._whole(opened, data, offset, position, limit, nowait)
         end = position + len(data)
-        if position < self.trusted_from and not self._verified.cover(position, end):
+        if not self.is_verified(position, end):
             self._verify(data, offset, position)
             self._verified.add(position, end)
         return data
@@ -329,6 +329,10 @@ class Segment:
             at, last = at + size, at
         self.remember(Batch(view[last:at]).next_offset, position + at)
         return view[:at]
+
+    def is_verified(self, position: int, end: int) -> bool:
+        """True when this process has written these bytes, or read and verified them."""
+        return position >= self.trusted_from or self._verified.cover(position, end)
 
     def _verify(self, data: Data, offset: int, position: int) -> None:
         """Unreadable unless every batch is whole and follows the one before. `offset` lies in the first."""
