@@ -18,7 +18,7 @@ from support.wait import wait_until
 UNKNOWN_TOPIC, INVALID_REQUEST, METADATA_TOO_LARGE = 3, 42, 12
 INVALID_EPOCH, INVALID_STATE, WRONG_PRODUCER, INVALID_TIMEOUT = 47, 48, 49, 50
 NOT_AUTHORIZED, NOT_ATTEMPTED, UNSTABLE, FENCED = 53, 55, 88, 90
-UNKNOWN_ID, ABORTABLE, BAD_PATTERN = 105, 120, 128
+UNKNOWN_ID, ABORTABLE, BAD_PATTERN, COORDINATOR_FENCED = 105, 120, 128, 52
 ILLEGAL_GENERATION, INVALID_GROUP, UNKNOWN_MEMBER = 22, 24, 25
 
 NAMES = itertools.count()
@@ -332,6 +332,17 @@ def test_producers_of_a_partition_are_described(wire: Wire, name: str):
     assert one.coordinator_epoch >= 0
     assert wire.producers("no-such-topic").error_code == UNKNOWN_TOPIC
     assert wire.producers(name, 7).error_code == UNKNOWN_TOPIC
+
+
+def test_an_administrator_ends_what_hangs_in_a_partition(wire: Wire, name: str):
+    producer = wire.begin(name)
+    assert wire.produce(name, producer, name, b"v") == 0
+    assert wire.bounds(name) == (0, 1)
+    assert wire.write_marker(producer, name, 7) == UNKNOWN_TOPIC
+    assert wire.write_marker((producer[0], producer[1] - 1), name) == INVALID_EPOCH
+    assert wire.write_marker(producer, name, coordinator_epoch=1000) == 0
+    assert wire.bounds(name) == (2, 2)
+    assert wire.write_marker(producer, name, coordinator_epoch=999) == COORDINATOR_FENCED
 
 
 # -- time and death --------------------------------------------------------------------------------------------------

@@ -257,6 +257,20 @@ class Wire:
 
         return int(wait_until(once, TIMEOUT_S, "an answer to Produce")[0])
 
+    def write_marker(
+        self, producer: Producer, topic: str, partition: int = 0, *, commit: bool = False, coordinator_epoch: int = 0
+    ) -> int:
+        marker = {
+            "producer_id": producer[0],
+            "producer_epoch": producer[1],
+            "transaction_result": commit,
+            "coordinator_epoch": coordinator_epoch,
+            "topics": [{"name": topic, "partition_indexes": [partition]}],
+        }
+        answer = self.ask(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": [marker]}).markers[0]
+        assert answer.producer_id == producer[0]
+        return int(answer.topics[0].partitions[0].error_code)
+
     def bounds(self, topic: str, partition: int = 0) -> tuple[int, int]:
         """(last stable offset, end)."""
         found = []

@@ -82,7 +82,30 @@ class Markers:
         """End what nobody else will end."""
         self._append(partition, producer_id, epoch, commit=False)
 
-    def _append(self, partition: Partition, producer_id: int, epoch: int, *, commit: bool) -> None:
-        partition.append_marker(producer_id, epoch, commit=commit, coordinator_epoch=self._coordinator_epoch)
+    async def force(self, at: At, producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int) -> None:
+        """End a producer's transaction in one partition; durable on return. InvalidProducerEpoch; Fenced by a newer
+        coordinator epoch.
+        """
+        partition = self._partition_of(at)
+        self._append(partition, producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch)
+        waiting = partition.when_durable(partition.log_end)
+        if waiting is not None:
+            await waiting
+
+    def _append(
+        self,
+        partition: Partition,
+        producer_id: int,
+        epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int | None = None,
+    ) -> None:
+        partition.append_marker(
+            producer_id,
+            epoch,
+            commit=commit,
+            coordinator_epoch=self._coordinator_epoch if coordinator_epoch is None else coordinator_epoch,
+        )
         if partition.at == OFFSETS:
             self._offsets.complete(producer_id, commit=commit)

@@ -84,7 +84,7 @@ class Transactions:
         *,
         coordinator_epoch: int,
     ) -> None:
-        markers = Markers(partition_of, offsets, coordinator_epoch=coordinator_epoch)
+        markers = self._markers = Markers(partition_of, offsets, coordinator_epoch=coordinator_epoch)
         self.limits = limits
         self._offsets = offsets
         self._next_producer_id = next_producer_id
@@ -305,6 +305,13 @@ class Transactions:
         await self._log.durable(receipt)
         await asyncio.wait([carried_out])
         return successor
+
+    async def force_marker(self, at: At, producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int) -> None:
+        """An administrator ends what is open in one partition, whatever the coordinator thinks of it; durable on return.
+
+        InvalidProducerEpoch for an older epoch than the partition has seen; Fenced for an older coordinator epoch.
+        """
+        await self._markers.force(at, producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch)
 
     async def _at_hand(self, transactional_id: str) -> Entry:
         """The id, once its last transaction has ended. Act on it before the loop turns again."""
