@@ -335,6 +335,7 @@ def test_producers_of_a_partition_are_described(wire: Wire, name: str):
 
 
 def test_an_administrator_ends_what_hangs_in_a_partition(wire: Wire, name: str):
+    wire.begin(name)
     producer = wire.begin(name)
     assert wire.produce(name, producer, name, b"v") == 0
     assert wire.bounds(name) == (0, 1)
@@ -343,6 +344,15 @@ def test_an_administrator_ends_what_hangs_in_a_partition(wire: Wire, name: str):
     assert wire.write_marker(producer, name, coordinator_epoch=1000) == 0
     assert wire.bounds(name) == (2, 2)
     assert wire.write_marker(producer, name, coordinator_epoch=999) == COORDINATOR_FENCED
+
+
+@levada_only
+def test_an_administrators_marker_does_not_keep_the_transaction_from_ending(wire: Wire, name: str):
+    producer = wire.begin(name)
+    assert wire.produce(name, producer, name, b"v") == 0
+    assert wire.write_marker(producer, name, coordinator_epoch=1000) == 0
+    assert wire.end(name, producer, commit=False)[0] == 0
+    assert wire.describe(name).transaction_state == "CompleteAbort"
 
 
 # -- time and death --------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from levada.engine.embedded.offsets import OffsetStore
 from levada.engine.embedded.transaction_state import TV2, State, Transaction
 from levada.engine.names import CONSUMER_OFFSETS
 from levada.engine.port import At
-from levada.errors import DamagedLog, InvalidProducerEpoch, LevadaError, UnknownPartition, UnknownTopic
+from levada.errors import DamagedLog, Fenced, InvalidProducerEpoch, LevadaError, UnknownPartition, UnknownTopic
 
 if TYPE_CHECKING:
     from levada.engine.embedded.partition import Partition
@@ -63,8 +63,8 @@ class Markers:
         if not self._has_marker(partition, txn):
             try:
                 self._append(partition, txn.producer_id, txn.epoch, commit=txn.state is State.PREPARE_COMMIT)
-            except InvalidProducerEpoch as error:
-                # Only a later end of the same producer's raises the epoch: this one came before it.
+            except (InvalidProducerEpoch, Fenced) as error:
+                # A later end of the same producer's was written here: by us, or by an administrator's `force`.
                 _log.warning("marker came too late", partition=str(at), reason=str(error))
         return partition.when_durable(partition.log_end)
 
