@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -863,3 +864,31 @@ async def test_a_session_sees_that_its_topic_went_and_came_back(server: Server, 
     await make_topic(server)
     await produce(client, "t", make_batch(1))
     assert told(await fetch_in_session(client, number, 2, {})) == {0: 1}
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+async def test_large_answers_come_from_the_files_and_are_the_same(
+    server: Server, client: RawClient, isolation: int
+) -> None:
+    await make_topic(server, segment_bytes=str(1 << 20))
+    for number in range(60):
+        await produce(client, "t", make_batch(50, value=b"%d " % number * 200), partition=number % 2)
+    partition = server.engine.partition("t", 0)
+    offset, seen = 0, b""
+    while offset < partition.end:
+        rows = await fetch(client, "t", {0: offset, 1: 0}, isolation_level=isolation, partition_max_bytes=400_000)
+        assert len(rows[1].records) > 128 * 1024
+        *_, last = batches(rows[0].records)
+        seen += rows[0].records
+        offset = last.next_offset
+    assert len(list(batches(seen))) == 30
+    for batch in batches(seen):
+        batch.check_crc()
+
+
+async def test_small_answers_do_not_wait_for_more(server: Server, client: RawClient) -> None:
+    await client.call(18, 0)
+    assert server._listener is not None
+    [connection] = server._listener.connections
+    sock = connection._transport.get_extra_info("socket")
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

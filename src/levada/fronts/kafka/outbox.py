@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Final
 
 from levada.config import KiB
-from levada.fronts.kafka.reply import Buffer, Frame, Stretch
+from levada.fronts.kafka.reply import Buffer, Frame
+from levada.log.stretch import Stretch
 
 #: Below this it is cheaper to join buffers than to have the kernel gather them.
 JOIN_BYTES_MAX: Final = 32 * KiB

@@ -7,17 +7,19 @@ told of every partition that is known, also where it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from levada.engine.embedded.partition import Partition
-from levada.engine.port import Isolation, Slice
+from levada.engine.port import Bounds, Isolation, Slice
 from levada.errors import DamagedLog, FencedLeaderEpoch, LevadaError
 from levada.fronts.kafka.call import Node
 from levada.fronts.kafka.codes import NONE, code_of
 from levada.fronts.kafka.leader_epoch import check_epoch
 from levada.log.disk import WouldBlock
+from levada.log.stretch import Stretch
+from levada.log.stretch import find as find_stretch
 from levada.wire.fetch import Fetched, Wanted
 
 #: What a consumer is told where the log is broken. It is not told to try again, as KAFKA_STORAGE_ERROR would.
@@ -41,6 +43,14 @@ class Row:
         self.fetched = Fetched(self.index)
         #: There is nothing more for this reader now.
         self.at_end = False
+
+
+class Found(NamedTuple):
+    """As a Slice, with the records still in their file."""
+
+    batches: Stretch
+    bounds: Bounds
+    aborted: Sequence[tuple[int, int]]
 
 
 class Reading:
@@ -88,18 +98,24 @@ class Reading:
         self.size = 0
         return held
 
-    def _read(self, row: Row) -> Slice:
+    def _read(self, row: Row) -> Slice | Found:
         row.at_end = False
         partition = row.partition = self._partition(row)
         check_epoch(partition, row.epoch)
         bounds = partition.bounds
-        if row.offset == (bounds.stable_end if self._isolation else bounds.end):
+        limit = bounds.stable_end if self._isolation else bounds.end
+        if row.offset == limit and partition.damage is None:
             # The usual case while waiting: no need to look into the log.
             row.at_end = True
             return Slice(b"", bounds)
-        if self.size and self._room(row) <= 0:
+        room = self._room(row)
+        if self.size and room <= 0:
             return Slice(b"", bounds)
-        return partition.read(row.offset, self._room(row), self._isolation)
+        stretch = find_stretch(partition.log, row.offset, room, limit)
+        if stretch is None:
+            return partition.read(row.offset, room, self._isolation)
+        aborted = partition.log.aborted(row.offset, stretch.end_offset) if self._isolation else ()
+        return Found(stretch, bounds, aborted)
 
     def _partition(self, row: Row) -> Partition:
         engine = self._node.engine
@@ -110,13 +126,19 @@ class Reading:
     def _room(self, row: Row) -> int:
         return max(0, min(row.bytes_max, self._bytes_max - self.size))
 
-    def _take(self, row: Row, found: Slice) -> None:
+    def _take(self, row: Row, found: Slice | Found) -> None:
         records, (start, stable_end, end), aborted = found
         if self.size and len(records) > self._room(row):
             records = b""
         self.size += len(records)
         row.fetched = Fetched(
-            row.index, NONE, end, stable_end, start, records, aborted if self._isolation and records else None
+            row.index,
+            NONE,
+            end,
+            stable_end,
+            start,
+            records,  # type: ignore[arg-type]  # of a Stretch the wire asks nothing but its length
+            aborted if self._isolation and records else None,
         )
 
     def _refuse(self, row: Row, error: LevadaError) -> None:

@@ -12,39 +12,13 @@ import sys
 import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from struct import Struct
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from levada.fronts.kafka.call import Call
+from levada.log.stretch import Stretch
 from levada.wire.apis import APIS
 
 Buffer = bytes | bytearray | memoryview
-
-
-class HasFileno(Protocol):
-    def fileno(self) -> int: ...
-
-
-class Stretch:
-    """Bytes of a file that are to be sent from where they are. `handle` keeps the file open until they are."""
-
-    __slots__ = ("_size", "handle", "position")
-
-    def __init__(self, handle: HasFileno, position: int, size: int) -> None:
-        self.handle = handle
-        self.position = position
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def fileno(self) -> int:
-        return self.handle.fileno()
-
-    def rest(self, sent: int) -> Stretch:
-        """What is left when so many bytes are sent."""
-        return Stretch(self.handle, self.position + sent, self._size - sent)
-
-
 #: What a handler gives: the answer without its header.
 Body = bytes | Sequence[Buffer | Stretch]
 #: What goes out: size, header and body.

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import uvloop
@@ -19,7 +20,9 @@ from levada.fronts.kafka.budget import Budget
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.connection import Connection
 from levada.fronts.kafka.inbox import SCRATCH_BYTES, Buffers
-from levada.fronts.kafka.reply import HangUp, Later, Running, Stretch, framed, step
+from levada.fronts.kafka.reply import HangUp, Later, Running, framed, step
+from levada.log.disk import _Handle
+from levada.log.stretch import Stretch
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy. fixture")
 
@@ -425,6 +428,10 @@ async def test_a_waiting_handler_gets_the_errors_of_what_it_waits_for() -> None:
     assert await task == b"no"
 
 
+def stretch_of(file: BinaryIO, position: int, size: int) -> Stretch:
+    return Stretch(_Handle(os.dup(file.fileno())), position, size, 0)
+
+
 async def test_records_are_sent_from_their_file(tmp_path: Path) -> None:
     data = random.Random(1).randbytes(3 * MiB)
     (tmp_path / "segment").write_bytes(data)
@@ -432,7 +439,7 @@ async def test_records_are_sent_from_their_file(tmp_path: Path) -> None:
 
         def serve(body: memoryview) -> list[Any]:
             start = int(bytes(body))
-            stretch = Stretch(file, start, 2 * MiB)
+            stretch = stretch_of(file, start, 2 * MiB)
             return [struct.pack(">i", 2 * MiB + 9), b"head", stretch, b"tail!"]
 
         async with connected(FakeListener(serve)) as client:
@@ -450,7 +457,7 @@ async def test_a_client_that_does_not_read_files_costs_no_memory(tmp_path: Path)
         def serve(body: memoryview) -> list[Any]:
             nonlocal begun
             begun += 1
-            return [struct.pack(">i", len(data) + 3), Stretch(file, 0, len(data)), b"end"]
+            return [struct.pack(">i", len(data) + 3), stretch_of(file, 0, len(data)), b"end"]
 
         listener = FakeListener(serve)
         async with connected(listener) as client:
@@ -471,7 +478,7 @@ async def test_small_answers_and_files_keep_their_order(tmp_path: Path) -> None:
 
         def serve(body: memoryview) -> Any:
             if bytes(body) == b"file":
-                return [struct.pack(">i", MiB), Stretch(file, 0, MiB)]
+                return [struct.pack(">i", MiB), stretch_of(file, 0, MiB)]
             return frame(bytes(body))
 
         async with connected(FakeListener(serve)) as client:
@@ -484,7 +491,7 @@ async def test_small_answers_and_files_keep_their_order(tmp_path: Path) -> None:
 async def test_a_file_that_became_shorter_ends_the_connection(tmp_path: Path) -> None:
     (tmp_path / "segment").write_bytes(b"x" * 100)
     with (tmp_path / "segment").open("rb") as file:
-        serve = lambda body: [struct.pack(">i", 200), Stretch(file, 0, 200)]  # noqa: E731
+        serve = lambda body: [struct.pack(">i", 200), stretch_of(file, 0, 200)]  # noqa: E731
         async with connected(FakeListener(serve)) as client:
             client.send(b"go")
             with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
