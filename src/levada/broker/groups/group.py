@@ -111,11 +111,9 @@ class Group:
         self._supporters.update(name for name, _ in member.protocols)
 
     def remove(self, member: Member) -> None:
-        """Take a member out, whatever it waits for; the caller answered it before."""
+        """Take a member out. What it waited for was answered before."""
         del self.members[member.id]
         self._forget_support(member)
-        self._awaiting_join -= member.awaits_join
-        member.join_reply = member.sync_reply = None
         if member.instance_id is not None:
             del self.instances[member.instance_id]
         if self.leader_id == member.id:

@@ -161,6 +161,26 @@ class Members(RuleBasedStateMachine):
         for pick in range(len(self.clients)):
             self.a_member_sends_a_heartbeat(pick)
 
+    @rule(turns=st.integers(1, 8))
+    def a_while_passes_and_all_stay_alive(self, turns: int) -> None:
+        for _ in range(turns):
+            self.groups.after(SESSION_MS // 3)
+            self.read_answers()
+            self.all_members_send_a_heartbeat()
+
+    @rule()
+    def all_do_what_clients_do(self) -> None:
+        """Join again when told to, then sync, the leader last."""
+        for client in self.clients:
+            if client.seat is not None and not client.waits and self.groups.beat(client.seat) is RebalanceInProgress:
+                client.joining = self.groups.again(client.seat, session_ms=SESSION_MS, rebalance_ms=REBALANCE_MS)
+                client.since_ms = self.groups.now_ms
+        self.read_answers()
+        for leads in (False, True):
+            for pick, client in enumerate([one for one in self.clients if one.seat is not None]):
+                if client.seat is not None and client.seat.leads is leads:
+                    self.a_member_syncs(pick, 0)
+
     @rule(pick=st.integers(0, 5))
     def a_member_leaves(self, pick: int) -> None:
         client = self.seated(pick)
@@ -326,5 +346,5 @@ class Members(RuleBasedStateMachine):
                 assert self.groups.now_ms - client.since_ms <= PATIENCE_MS
 
 
-Members.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Members.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestMembers = Members.TestCase

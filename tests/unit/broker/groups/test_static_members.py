@@ -248,3 +248,27 @@ def test_a_successor_outlives_the_broker() -> None:
     back = Seat("g", groups.join(instance_id="one").answer, "one")
     groups.restart()
     assert groups.beat(back) is None
+
+
+def test_the_session_of_the_old_holder_ends_with_its_seat() -> None:
+    groups = Groups()
+    groups.stable("one", session_ms=10_000)
+    groups.after(5_000)
+    back = Seat("g", groups.join(instance_id="one").answer, "one")
+    groups.after(9_999)
+    assert groups.beat(back) is None
+    groups.after(9_999)
+    assert groups.state() == "Stable"
+
+
+def test_a_successor_owes_the_sync_that_its_predecessor_owed() -> None:
+    groups = Groups()
+    leader, follower = groups.stable("leader", "follower", session_ms=60_000, rebalance_ms=10_000)
+    options = {"session_ms": 60_000, "rebalance_ms": 10_000}
+    groups.again(follower, protocols={"range": subscription("t", "u")}, **options)
+    leader = Seat("g", groups.again(leader, **options).answer, "leader")
+    groups.sync(leader, {leader.member_id: b"all"})
+    back = groups.join(instance_id="follower", protocols={"range": subscription("t", "u")}, **options)
+    groups.after(10_000)
+    assert groups.beat(leader) is RebalanceInProgress
+    assert groups.beat(Seat("g", back.answer, "follower")) is UnknownMember
