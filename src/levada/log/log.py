@@ -1,7 +1,7 @@
 """The log of one partition: batches in segments, by offset.
 
-Written by one thread, the event loop. `read`, `offset_at`, `max_timestamp`, `sync`, `scrub` and `close` may run in worker
-threads beside it. Three offsets say how far it goes:
+Written by one thread, the event loop. `read`, `offset_at`, `max_timestamp`, `sync`, `trim`, `scrub` and `close` may run in
+worker threads beside it. Three offsets say how far it goes:
 
     start_offset     the first that is held
     synced_offset    all below is durable
@@ -15,13 +15,14 @@ they become files when the segment or the log is closed.
 from __future__ import annotations
 
 import os.path
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final, NoReturn
 
 import structlog
 
-from levada.config import TopicConfig
+from levada.config import DAY_MS, TopicConfig
 from levada.errors import DamagedIndex, DamagedLog, OffsetOutOfRange, StorageFailed, StorageFull
 from levada.log import compaction, directory, lookup, retention
 from levada.log.aborted import AbortedIndex, AbortedTransaction, aborted
@@ -74,6 +75,7 @@ class Log:
         #: False while the active segment's index files are as it is: until the first append.
         self._appended = False
         self._failure = ""
+        self._epochs_lock = threading.Lock()
 
     @classmethod
     def open(
@@ -87,16 +89,18 @@ class Log:
         clean: bool = False,
         same_boot: bool = True,
         files: Files = SHARED,
+        producer_expiration_ms: int = DAY_MS,
     ) -> Log:
         """Open the log in this directory, making both if need be. Afterwards all of it that can be read is durable.
 
         `clean`: it was closed properly, and its tail is trusted. Otherwise it is verified from the segment that holds
         `recovery_point` on (None: all of it), and cut or found damaged as recovery.py says; `same_boot`: the machine has
-        not been down since it was written. StorageFull, StorageFailed.
+        not been down since it was written. Producers that were idle for `producer_expiration_ms` are forgotten.
+        StorageFull, StorageFailed.
         """
         try:
             made = disk.mkdir(path)
-            recovery = Recovery(disk, files, path, config, now_ms)
+            recovery = Recovery(disk, files, path, config, now_ms=now_ms, producer_expiration_ms=producer_expiration_ms)
             found = recovery.recover(recovery_point=recovery_point, clean=clean, same_boot=same_boot)
             log = cls(path, config, disk, files, found)
             if made:
@@ -201,8 +205,9 @@ class Log:
         self._appended = True
 
     def _enter_epoch(self, leader_epoch: int, base_offset: int) -> None:
-        if self.epochs.assign(leader_epoch, base_offset):
-            self._unsynced.write(EPOCHS_FILE, self.epochs.encode())
+        with self._epochs_lock:
+            if self.epochs.assign(leader_epoch, base_offset):
+                self._unsynced.write(EPOCHS_FILE, self.epochs.encode())
 
     def _write_failed(self, segment: Segment, reason: OSError) -> NoReturn:
         """Cut what was written of the batch, and say what it means."""
@@ -373,7 +378,10 @@ class Log:
     # Getting shorter
 
     def trim(self, before: int) -> None:
-        """Delete all records below this offset. Durable when it returns. OffsetOutOfRange; StorageFull, StorageFailed."""
+        """Delete all records below this offset. Durable when it returns. OffsetOutOfRange; StorageFull, StorageFailed.
+
+        May run in a worker thread, as long as nothing else moves the start.
+        """
         if not self.start_offset <= before <= self.end_offset:
             raise OffsetOutOfRange(
                 f"{self.path}: cannot delete up to {before}; it holds {self.start_offset} to {self.end_offset}",
@@ -389,8 +397,9 @@ class Log:
 
     def _start_at(self, offset: int) -> None:
         self.start_offset = offset
-        if self.epochs.trim(offset):
-            self._unsynced.write(EPOCHS_FILE, self.epochs.encode())
+        with self._epochs_lock:
+            if self.epochs.trim(offset):
+                self._unsynced.write(EPOCHS_FILE, self.epochs.encode())
 
     def retain(self, now_ms: int, *, floor: int | None = None) -> int:
         """Delete segments that need not be kept (see retention.py), none that reaches beyond `floor`; returns their bytes.

@@ -59,20 +59,26 @@ class Recovered:
 class Recovery:
     """Opens one log. `recover` once, and the result is all there is."""
 
-    def __init__(self, disk: Disk, files: Files, path: str, config: TopicConfig, now_ms: int) -> None:
+    def __init__(
+        self, disk: Disk, files: Files, path: str, config: TopicConfig, *, now_ms: int, producer_expiration_ms: int
+    ) -> None:
         self._disk = disk
         self._files = files
         self._path = path
         self._config = config
         self._now_ms = now_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self._found = Recovered(
-            segments=[], producers=Producers(), epochs=LeaderEpochs(), snapshots=Snapshots(disk, path, [])
+            segments=[],
+            producers=Producers(expiration_ms=producer_expiration_ms),
+            epochs=LeaderEpochs(),
+            snapshots=Snapshots(disk, path, [], producer_expiration_ms),
         )
 
     def recover(self, *, recovery_point: int | None, clean: bool, same_boot: bool) -> Recovered:
         found = self._found
         contents = directory.tidy(self._disk, self._path)
-        found.snapshots = Snapshots(self._disk, self._path, contents.snapshots)
+        found.snapshots = Snapshots(self._disk, self._path, contents.snapshots, self._producer_expiration_ms)
         found.start_offset = self._checkpoint(directory.START_FILE)
         found.cleaned_to = self._checkpoint(directory.CLEANED_FILE)
         found.epochs = self._read_epochs()

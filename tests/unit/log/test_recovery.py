@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from levada.config import DAY_MS
 from levada.errors import DamagedLog
 from levada.log import directory
 from levada.log.index import OffsetIndex, TimeIndex
@@ -424,3 +425,13 @@ def test_offsets_below_the_start_are_not_given_out_again() -> None:
     assert (log.start_offset, log.end_offset) == (50, 50)
     assert append(log).base_offset == 50
     assert len(contents(log)) == 1
+
+
+def test_a_producer_that_was_idle_for_too_long_is_forgotten_at_the_start() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    append(log, producer_id=1, sequence=0)
+    log.close()
+    later = {"clean": True, "now_ms": NOW_MS + 2 * DAY_MS}
+    assert open_log(disk, producer_expiration_ms=3 * DAY_MS, **later).producers.get(1) is not None
+    assert open_log(disk, **later).producers.get(1) is None
