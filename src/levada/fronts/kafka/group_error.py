@@ -6,6 +6,7 @@ disk that is full is told in that way, as Kafka does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from levada.errors import (
@@ -28,10 +29,21 @@ _ORDINARY: Final = (MemberIdRequired, RebalanceInProgress, UnknownMember, Illega
 
 def group_code(call: Call, error: LevadaError | None) -> int:
     """The code of a group's answer, and one log line where it is more than a step of the protocol."""
+    return group_codes(call, [error])[0]
+
+
+def group_codes(call: Call, errors: Sequence[LevadaError | None]) -> list[int]:
+    """The codes of an answer with many parts, and one log line for all of them."""
+    causes = dict.fromkeys(str(error) for error in errors if error is not None and not isinstance(error, _ORDINARY))
+    if causes:
+        first, *others = causes
+        notice.refused(call, APIS[call.api_key].name, f"{first} (and {len(others)} more)" if others else first)
+    return [_code(error) for error in errors]
+
+
+def _code(error: LevadaError | None) -> int:
     if error is None:
         return NONE
-    if not isinstance(error, _ORDINARY):
-        notice.refused(call, APIS[call.api_key].name, error)
     return KAFKA_CODE[CoordinatorUnavailable] if isinstance(error, StorageError) else code_of(error)
 
 

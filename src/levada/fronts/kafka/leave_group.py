@@ -13,7 +13,7 @@ from typing import Any
 from levada.broker.groups import Leaving, now_ms
 from levada.errors import LevadaError
 from levada.fronts.kafka.call import Call
-from levada.fronts.kafka.group_error import group_code
+from levada.fronts.kafka.group_error import group_code, group_codes
 from levada.wire.codec import Message
 
 
@@ -22,17 +22,14 @@ async def handle(request: Message, call: Call) -> Mapping[str, Any]:
         left = call.node.groups.leave(request.group_id, _leaving(request, call.version), now_ms())
     except LevadaError as error:
         return {"error_code": group_code(call, error)}
+    codes = group_codes(call, [one.error for one in left])
     if call.version < 3:
-        return {"error_code": group_code(call, left[0].error)}
+        return {"error_code": codes[0]}
     return {
         "error_code": 0,
         "members": [
-            {
-                "member_id": one.member_id,
-                "group_instance_id": one.instance_id,
-                "error_code": group_code(call, one.error),
-            }
-            for one in left
+            {"member_id": one.member_id, "group_instance_id": one.instance_id, "error_code": code}
+            for one, code in zip(left, codes, strict=True)
         ],
     }
 

@@ -26,7 +26,7 @@ from levada.errors import (
     UnknownTopicId,
 )
 from levada.fronts.kafka.call import Call
-from levada.fronts.kafka.group_error import group_code
+from levada.fronts.kafka.group_error import group_codes
 from levada.wire.codec import Message
 
 
@@ -39,23 +39,21 @@ class _Entry(NamedTuple):
 
 
 async def handle(request: Message, call: Call) -> Mapping[str, Any]:
-    topics = [(topic, list(_entries(topic, call))) for topic in request.topics]
-    offsets = {entry.at: entry.committed for _, entries in topics for entry in entries if entry.at is not None}
+    entries = [entry for topic in request.topics for entry in _entries(topic, call)]
+    offsets = {entry.at: entry.committed for entry in entries if entry.at is not None}
     error = await _commit(request, offsets, call) if offsets else None
+    codes = iter(group_codes(call, [entry.error or error for entry in entries]))
     return {
         "topics": [
             {
                 "topic_id": topic.topic_id,
                 "name": topic.name,
                 "partitions": [
-                    {
-                        "partition_index": partition.partition_index,
-                        "error_code": group_code(call, error if entry.error is None else entry.error),
-                    }
-                    for partition, entry in zip(topic.partitions, entries, strict=True)
+                    {"partition_index": partition.partition_index, "error_code": next(codes)}
+                    for partition in topic.partitions
                 ],
             }
-            for topic, entries in topics
+            for topic in request.topics
         ]
     }
 

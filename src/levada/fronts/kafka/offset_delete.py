@@ -13,7 +13,7 @@ from typing import Any
 from levada.engine.port import At
 from levada.errors import GroupSubscribed, LevadaError, UnknownTopic
 from levada.fronts.kafka.call import Call
-from levada.fronts.kafka.group_error import group_code
+from levada.fronts.kafka.group_error import group_code, group_codes
 from levada.wire.codec import Message
 
 
@@ -31,7 +31,20 @@ async def handle(request: Message, call: Call) -> Mapping[str, Any]:
         await node.engine.offset_store.delete(group_id, ats)
     except LevadaError as error:
         return {"error_code": group_code(call, error)}
-    return {"error_code": 0, "topics": [_topic(topic, errors[topic.name], call) for topic in request.topics]}
+    codes = dict(zip(errors, group_codes(call, list(errors.values())), strict=True))
+    return {
+        "error_code": 0,
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": one.partition_index, "error_code": codes[topic.name]}
+                    for one in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ],
+    }
 
 
 def _refusal(group_id: str, topic: str, call: Call) -> LevadaError | None:
@@ -40,11 +53,3 @@ def _refusal(group_id: str, topic: str, call: Call) -> LevadaError | None:
     if call.node.groups.is_subscribed(group_id, topic):
         return GroupSubscribed(f"members of group {group_id} read topic {topic!r}")
     return None
-
-
-def _topic(topic: Message, error: LevadaError | None, call: Call) -> Mapping[str, Any]:
-    code = group_code(call, error)
-    return {
-        "name": topic.name,
-        "partitions": [{"partition_index": one.partition_index, "error_code": code} for one in topic.partitions],
-    }

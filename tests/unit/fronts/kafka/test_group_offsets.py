@@ -10,6 +10,7 @@ import pytest
 from levada.config import BrokerConfig
 from levada.engine.port import At, Committed, TopicSpec
 from levada.errors import StorageFull
+from levada.fronts.kafka import notice
 from levada.wire.apis import APIS, ApiKey
 from support.calls import Front
 from support.groups import subscription
@@ -154,6 +155,21 @@ async def test_a_full_disk_is_told_in_a_way_that_clients_retry(front: Front, mon
 
     monkeypatch.setattr(front.engine.offset_store, "commit", full)
     assert await commit(front, {"t": [entry(0)]}) == [15]
+
+
+async def test_refused_entries_are_one_log_line(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(notice, "refused", lambda call, request, cause: lines.append(f"{call}, {request}: {cause}"))
+    await commit(front, {"t": [entry(0), entry(8), entry(9)], "nowhere": [entry(0)]}, 9)
+    assert lines == [
+        "client tester at 10.0.0.9, OffsetCommit: topic 't' has partitions 0 to 2, not 8 (and 2 more)",
+    ]
+
+
+async def test_what_every_late_member_hears_is_no_log_line(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    who = await stable(front)
+    monkeypatch.setattr(notice, "refused", lambda *_: pytest.fail("a log line"))
+    assert await commit(front, {"t": [entry(0)]}, **{**who, "member_id": "late"}) == [UNKNOWN_MEMBER]
 
 
 # -- OffsetFetch ----------------------------------------------------------------------------------------------------
