@@ -65,8 +65,8 @@ def processes(broker: Broker) -> list[psutil.Process]:
 def cpu_seconds(broker: Broker) -> float:
     """User and system time of the broker so far."""
     times = [process.cpu_times() for process in processes(broker)]
-    return sum(time.user + time.system for time in times)
+    return float(sum(time.user + time.system for time in times))
 
 
 def resident_mb(broker: Broker) -> float:
-    return sum(process.memory_info().rss for process in processes(broker)) / 1e6
+    return float(sum(process.memory_info().rss for process in processes(broker))) / 1e6

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from harness import load, ready
 from harness.brokers import Broker, Durability, Kind, cpu_seconds, resident_mb
@@ -66,24 +67,14 @@ def produce_and_consume(run: Run) -> None:
         what = f"{size} B, {partitions} partition{'s' if partitions > 1 else ''}"
         topic = f"java-{size}-{partitions}"
         load.create(run.bootstrap, topic, partitions)
-        speed, cpu = cpu_per_million(
-            run.broker,
-            count + warm,
-            lambda topic=topic, count=count, size=size, warm=warm: load.java_produce(
-                run.bootstrap, topic, count, size, warm=warm
-            ),
-        )
+        work = partial(load.java_produce, run.bootstrap, topic, count, size, warm=warm)
+        speed, cpu = cpu_per_million(run.broker, count + warm, work)
         run.add("produce", f"Java, {what}", "records/s", speed, more=True, target=1.2)
         run.add("produce", f"Java, {what}: broker CPU", "s/M records", cpu, target=0.4)
         other = f"rd-{size}-{partitions}"
         load.create(run.bootstrap, other, partitions)
-        speed, cpu = cpu_per_million(
-            run.broker,
-            count,
-            lambda topic=other, partitions=partitions, count=count, size=size: load.librdkafka_produce(
-                run.bootstrap, topic, partitions, count, size
-            ),
-        )
+        work = partial(load.librdkafka_produce, run.bootstrap, other, partitions, count, size)
+        speed, cpu = cpu_per_million(run.broker, count, work)
         run.add("produce", f"librdkafka, {what}", "records/s", speed, more=True, target=1.2)
         run.add("produce", f"librdkafka, {what}: broker CPU", "s/M records", cpu, target=0.4)
         if run.durability == "os":
@@ -92,7 +83,7 @@ def produce_and_consume(run: Run) -> None:
 
 def consume(run: Run, what: str, topic: str, count: int) -> None:
     for client, work in (("Java", load.java_consume), ("kcat", load.kcat_consume)):
-        speed, cpu = cpu_per_million(run.broker, count, lambda work=work: work(run.bootstrap, topic, count))
+        speed, cpu = cpu_per_million(run.broker, count, partial(work, run.bootstrap, topic, count))
         run.add("consume", f"{client}, {what}", "records/s", speed, more=True, target=1.0)
         run.add("consume", f"{client}, {what}: broker CPU", "s/M records", cpu, target=1.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -95,9 +96,13 @@ def test_the_longest_and_the_oddest_allowed_names_are_taken(with_client: Callabl
     client = with_client("java-4.3")
     for good in ("a.b_c-9", "L" * 249, "..."):
         client.create(good)
-        wait_until(lambda good=good: good in client.topics(), SETTLE_S, "created")
+        wait_until(partial(has_topic, client, good), SETTLE_S, "created")
         client.produce(good, [Sent(b"v", None, 0)])
         client.delete(good)
+
+
+def has_topic(client: Client, topic: str) -> bool:
+    return topic in client.topics()
 
 
 def test_an_empty_topic_is_there_after_kill_9(own_broker: Broker, drivers: Callable[[str], Driver], topic: str) -> None:

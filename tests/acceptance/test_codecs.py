@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from support import clients
-from support.driver import Client, Sent
+from support.brokers import Broker
+from support.driver import Client, Driver, Sent
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 #: Compressible, larger than one lz4 block together, with every byte in it, and one value that no codec can shrink.
@@ -19,17 +20,17 @@ def records_of(writer: str, partition: int) -> list[Sent]:
 
 
 @pytest.fixture(scope="module")
-def written(drivers: Callable[[str], object], broker: object) -> Callable[[str], str]:
+def written(drivers: Callable[[str], Driver], broker: Broker) -> Callable[[str], str]:
     """The topic of a codec, where each client has written to a partition of its own; made when first asked for."""
     done: dict[str, str] = {}
 
     def topic_of(codec: str) -> str:
         if codec not in done:
             topic = done[codec] = f"codec-{codec}"
-            bind = lambda name: Client(drivers(name), broker.bootstrap)  # type: ignore[arg-type, attr-defined]  # noqa: E731
-            bind("librdkafka").create(topic, len(clients.ALL))
+            Client(drivers("librdkafka"), broker.bootstrap).create(topic, len(clients.ALL))
             for partition, writer in enumerate(clients.ALL):
-                bind(writer).produce(topic, records_of(writer, partition), codec=codec)
+                client = Client(drivers(writer), broker.bootstrap)
+                client.produce(topic, records_of(writer, partition), codec=codec)
         return done[codec]
 
     return topic_of

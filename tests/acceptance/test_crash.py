@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, not declared
 
 from support.brokers import KIND, Broker, make_broker
 
@@ -30,6 +30,9 @@ SEED = int(os.environ.get("LEVADA_CRASH_SEED", str(random.randrange(1 << 32))))
 PLAIN, MOVED = "plain", "moved"
 PLAIN_PARTITIONS, MOVED_PARTITIONS = 4, 3
 PATIENCE_S = 60.0
+#: In which partitions a transaction may be visible, by how it ended: in all or in none.
+EVERY = list(range(MOVED_PARTITIONS))
+ALLOWED: dict[str, list[list[int]]] = {"committed": [EVERY], "aborted": [[]], "unknown": [EVERY, []]}
 CLIENT = {"broker.address.family": "v4", "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
 
 
@@ -183,9 +186,10 @@ def test_what_was_promised_survives_kill_9_at_random_moments(crashing: Broker) -
                 broker.kill()
             broker.start()
         time.sleep(1)
-        for writer in (*plain, *moving):
+        writers: list[IdempotentWriter | TransactionalWriter] = [*plain, *moving]
+        for writer in writers:
             writer.stopping = True
-        for writer in (*plain, *moving):
+        for writer in writers:
             writer.join(PATIENCE_S + 10)
             assert not writer.is_alive(), f"{writer} did not finish after the last restart"
         broker.kill()
@@ -265,12 +269,11 @@ def check_moved(bootstrap: str, writers: list[TransactionalWriter]) -> None:
     for partition, records in found.items():
         for _offset, value in records:
             visible[value].append(partition)
-    every = list(range(MOVED_PARTITIONS))
     for writer in writers:
         assert list(writer.outcome.values()).count("committed") > 2, writer.problems
         for turn, outcome in writer.outcome.items():
             seen = sorted(visible[b"%d:%d" % (writer.index, turn)])
-            allowed = {"committed": [every], "aborted": [[]], "unknown": [every, []]}[outcome]
+            allowed = ALLOWED[outcome]
             assert seen in allowed, f"transaction {writer.index}:{turn} was {outcome} and is visible in {seen}"
 
 

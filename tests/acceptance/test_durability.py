@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from support.brokers import Broker, levada_only
 from support.driver import Client, Driver, Refused, Sent
@@ -107,8 +107,6 @@ def plain(partition: int) -> dict[str, object]:
 
 def readable_prefix(bootstrap: str, topic: str) -> list[int]:
     """What a reader of partition 0 gets before it meets an error or nothing more comes."""
-    from confluent_kafka import TopicPartition
-
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "prefix", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[int] = []
@@ -174,19 +172,16 @@ def test_a_hundred_thousand_records_reach_three_consumers_once_and_in_order(
     consumers = [Reader(broker.bootstrap, topic) for _ in range(3)]
     wait_until(lambda: [len(reader.assigned) for reader in consumers] == [4, 4, 4], SETTLE_S, "four partitions each")
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 5})
-    failures: list[object] = []
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
     for turn in range(count):
-        while True:
-            try:
-                producer.produce(
-                    topic,
-                    b"%d" % turn,
-                    partition=turn % partitions,
-                    on_delivery=lambda error, _: error and failures.append(error),
-                )
-                break
-            except BufferError:
-                producer.poll(0.05)
+        while len(producer) > 50_000:
+            producer.poll(0.05)
+        producer.produce(topic, b"%d" % turn, partition=turn % partitions, on_delivery=delivered)
         producer.poll(0)
     assert producer.flush(60) == 0 and not failures
     wait_until(
@@ -210,7 +205,7 @@ class Reader(threading.Thread):
         self.consumer = Consumer({**config, "fetch.wait.max.ms": 50})
         self.consumer.subscribe([topic])
         self.values: dict[int, list[int]] = defaultdict(list)
-        self.assigned: list[object] = []
+        self.assigned: list[TopicPartition] = []
         self.count = 0
         self.stopping = False
         self.start()
@@ -219,7 +214,7 @@ class Reader(threading.Thread):
         while not self.stopping:
             for message in self.consumer.consume(5000, timeout=0.1):
                 if message.error() is None:
-                    self.values[message.partition()].append(int(message.value() or b""))
+                    self.values[message.partition() or 0].append(int(message.value() or b""))
                     self.count += 1
             self.assigned = self.consumer.assignment()
         self.consumer.close()

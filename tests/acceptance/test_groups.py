@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -29,6 +32,10 @@ def shared_out(partitions: int, *members: Member) -> bool:
 def got(*members: Member) -> set[tuple[int, int]]:
     """Every (partition, offset) that one of these members has got."""
     return {(seen.partition, seen.offset) for member in members for seen in member.look()[1]}
+
+
+def has_got(member: Member, wanted: set[tuple[int, int]]) -> bool:
+    return got(member) >= wanted
 
 
 def kill(member: Member) -> None:
@@ -84,7 +91,7 @@ def test_two_groups_each_get_everything(
     wanted = fill(admin, topic, 3, 20)
     members = [with_client(name).join(f"{topic}-{group}", f"{topic}-{group}", topic) for group in "ab"]
     for member in members:
-        wait_until(lambda member=member: got(member) >= wanted, TAKEOVER_S, f"{member.name} got everything")
+        wait_until(partial(has_got, member, wanted), TAKEOVER_S, f"{member.name} got everything")
     for member in members:
         assert len(member.look()[1]) == len(wanted), "each record once"
         member.leave()
@@ -250,14 +257,14 @@ def join_raw(connection: raw.Raw, group: str) -> tuple[str, int]:
     for _ in range(2):  # the first answer gives the member id
         request = module.JoinGroupRequest(
             group_id=group,
-            session_timeout=raw.timedelta(seconds=10),
-            rebalance_timeout=raw.timedelta(seconds=10),
+            session_timeout=timedelta(seconds=10),
+            rebalance_timeout=timedelta(seconds=10),
             member_id=member,
             group_instance_id=None,
             protocol_type="consumer",
             protocols=(protocol,),
         )
-        answer = wait_until(lambda request=request: raw.unless_loading(connection.ask(request)), 20, "joined")
+        answer = wait_until(partial(raw.ask_patiently, connection, request), 20, "joined")
         member = answer.member_id
     assert answer.error_code == 0, answer
     sync = raw.schema("sync_group", 3)
@@ -304,6 +311,6 @@ def commit_raw(
     return {partition.partition_index: int(partition.error_code) for partition in answer.topics[0].partitions}
 
 
-def not_loading(answer: object) -> object:
-    codes = {int(partition.error_code) for partition in answer.topics[0].partitions}  # type: ignore[attr-defined]
+def not_loading(answer: Any) -> Any:
+    codes = {int(partition.error_code) for partition in answer.topics[0].partitions}
     return None if codes & {14, 15, 16} else answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,6 @@ def test_a_repeated_batch_is_stored_once_and_a_gap_or_an_older_epoch_is_an_error
     assert [seen.value for seen in admin.consume(topic)] == [b"a", b"b", b"c", b"d"]
 
 
-def unless_electing(answer: object) -> object:
+def unless_electing(answer: Any) -> Any:
     """None for NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION just after a start: ask again."""
-    return None if int(answer.error_code) in (3, 6) else answer  # type: ignore[attr-defined]
+    return None if int(answer.error_code) in (3, 6) else answer

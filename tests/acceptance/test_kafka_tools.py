@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ def run(drivers: Callable[[str], Driver]) -> Callable[..., Ran]:
 
     def tool(name: str, *arguments: str, stdin: str = "", fails: bool = False) -> Ran:
         path = name if name.startswith("kafka.") else TOOLS + name
-        answer = drivers("java-4.3").call("tool", **{"class": path}, arguments=arguments, stdin=stdin)
+        answer = drivers("java-4.3").call("tool", main=path, arguments=arguments, stdin=stdin)
         ran = Ran(answer["status"], answer["out"], answer["errors"])
         assert bool(ran.status) == fails, f"{name} {' '.join(arguments)} ended with {ran}"
         return ran
@@ -52,7 +53,7 @@ def bootstrap(broker: Broker) -> tuple[str, str]:
 def test_topic_command_creates_lists_describes_alters_and_deletes(
     run: Callable[..., Ran], bootstrap: tuple[str, str], topic: str
 ) -> None:
-    topics = lambda *words, **options: run("TopicCommand", *bootstrap, *words, **options)  # noqa: E731
+    topics = partial(run, "TopicCommand", *bootstrap)
     created = topics("--create", "--topic", topic, "--partitions", "3", "--config", "retention.ms=60000")
     assert f"Created topic {topic}." in created.out
     assert topic in topics("--list").out.split()
@@ -73,7 +74,7 @@ def test_topic_command_creates_lists_describes_alters_and_deletes(
 def test_consumer_group_command_lists_describes_resets_and_deletes(
     run: Callable[..., Ran], bootstrap: tuple[str, str], topic: str, admin: Client, with_client: Callable[[str], Client]
 ) -> None:
-    groups = lambda *words, **options: run("consumer.group.ConsumerGroupCommand", *bootstrap, *words, **options)  # noqa: E731
+    groups = partial(run, "consumer.group.ConsumerGroupCommand", *bootstrap)
     admin.create(topic, 2)
     admin.produce(topic, [Sent(b"v", None, index % 2) for index in range(10)])
     admin.commit(topic, topic, {0: 3, 1: 5})
@@ -108,7 +109,7 @@ def test_consumer_group_command_lists_describes_resets_and_deletes(
 def test_config_command_shows_and_changes_settings_of_topics_and_the_broker(
     run: Callable[..., Ran], bootstrap: tuple[str, str], topic: str, admin: Client
 ) -> None:
-    configs = lambda *words, **options: run("kafka.admin.ConfigCommand", *bootstrap, *words, **options)  # noqa: E731
+    configs = partial(run, "kafka.admin.ConfigCommand", *bootstrap)
     admin.create(topic)
     entity = ("--entity-type", "topics", "--entity-name", topic)
     configs("--alter", *entity, "--add-config", "retention.ms=12345,cleanup.policy=[compact,delete]")
@@ -177,7 +178,10 @@ def test_get_offset_shell_shows_every_kind_of_end(
     admin.create(topic, 2)
     start = int(time.time() * 1000) - 50_000
     admin.produce(topic, [Sent(b"v", None, 0, timestamp_ms=start + turn * 100) for turn in range(10)])
-    ask = lambda when: run("GetOffsetShell", *bootstrap, "--topic", topic, "--time", str(when)).out.split()  # noqa: E731
+
+    def ask(when: object) -> list[str]:
+        return run("GetOffsetShell", *bootstrap, "--topic", topic, "--time", str(when)).out.split()
+
     assert ask("latest") == [f"{topic}:0:10", f"{topic}:1:0"]
     assert ask("earliest") == [f"{topic}:0:0", f"{topic}:1:0"]
     assert ask("max-timestamp")[0] == f"{topic}:0:9"
@@ -200,7 +204,10 @@ def test_delete_records_command_moves_the_start(
 def test_transactions_command_finds_and_aborts(
     run: Callable[..., Ran], bootstrap: tuple[str, str], topic: str, admin: Client, with_client: Callable[[str], Client]
 ) -> None:
-    transactions = lambda *words: run("TransactionsCommand", *bootstrap, *words).out  # noqa: E731
+
+    def transactions(*words: str) -> str:
+        return run("TransactionsCommand", *bootstrap, *words).out
+
     admin.create(topic)
     producer = with_client("java-4.3").transaction(topic, topic)
     producer.begin()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import pytest
 
@@ -67,6 +68,10 @@ def test_kcat_commits_at_the_end_of_its_input_and_aborts_when_interrupted(
     assert values(client, topic, committed=False) == committed + aborted + committed
 
 
+def has_committed(client: Client, topic: str, expected: Mapping[int, int | None]) -> bool:
+    return client.committed(topic, topic) == expected
+
+
 @pytest.mark.parametrize("name", clients.able("stepwise transactions"))
 def test_offsets_move_with_the_transaction_or_not_at_all(
     name: str, topic: str, admin: Client, with_client: Callable[[str], Client]
@@ -80,11 +85,7 @@ def test_offsets_move_with_the_transaction_or_not_at_all(
         producer.send(topic, [Sent(b"v", None, 0)])
         producer.send_offsets(topic, topic, {0: 5, 1: 7} if ending == "commit" else {0: 99, 1: 98})
         getattr(producer, ending)()
-        wait_until(
-            lambda expected=expected: admin.committed(topic, topic) == expected,
-            SETTLE_S,
-            lambda: f"{admin.committed(topic, topic)}",
-        )
+        wait_until(partial(has_committed, admin, topic, expected), SETTLE_S, f"{expected} are committed")
     producer.close()
 
 

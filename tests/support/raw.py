@@ -120,13 +120,14 @@ def init_producer(raw: Raw, transactional_id: str | None = None, timeout_ms: int
         producer_id=-1,
         producer_epoch=-1,
     )
-    answer = wait_until(lambda: unless_loading(raw.ask(request)), 20, "the coordinator has loaded")
+    answer = wait_until(lambda: ask_patiently(raw, request), 20, "the coordinator has loaded")
     assert answer.error_code == 0, answer
     return answer.producer_id, answer.producer_epoch
 
 
-def unless_loading(answer: Any) -> Any:
+def ask_patiently(raw: Raw, request: Any) -> Any:
     """None for COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and CONCURRENT_TRANSACTIONS: ask again."""
+    answer = raw.ask(request)
     return None if answer.error_code in (14, 15, 51) else answer
 
 

@@ -393,7 +393,7 @@ public class Driver {
         System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         System.setIn(new ByteArrayInputStream(request.path("stdin").asText().getBytes(StandardCharsets.UTF_8)));
         try {
-            Class.forName(request.get("class").asText()).getMethod("main", String[].class).invoke(null, (Object) arguments.toArray(new String[0]));
+            Class.forName(request.get("main").asText()).getMethod("main", String[].class).invoke(null, (Object) arguments.toArray(new String[0]));
         } catch (InvocationTargetException thrown) {
             if (!(thrown.getCause() instanceof Exited)) {
                 thrown.getCause().printStackTrace();
