@@ -17,7 +17,7 @@ from __future__ import annotations
 import os.path
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 import structlog
@@ -30,16 +30,14 @@ from levada.log.compaction import Compaction
 from levada.log.disk import Disk
 from levada.log.epochs import FILE_NAME as EPOCHS_FILE
 from levada.log.files import SHARED, Files
-from levada.log.layout import Layout, Tail
-from levada.log.recovery import Recovered, Recovery, remove_segment
+from levada.log.layout import Tail
+from levada.log.recovery import Recovered, Recovery
 from levada.log.results import Aborted, Appended, Damage, Found
 from levada.log.scan import Unreadable
 from levada.log.segment import NO_ROOM, Data, Retired, Segment
 from levada.log.snapshots import BrokenSegment
-from levada.log.successor import Rewritten
-from levada.log.swap import SWAP, Swap
-from levada.log.trash import Trash
-from levada.log.unsynced import Unsynced
+from levada.log.store import Store
+from levada.log.swap import Swap
 from levada.records.batch import LOG_APPEND_TIME, Batch
 
 _log = structlog.get_logger("levada.log")
@@ -62,18 +60,11 @@ class Log:
         self.damage: Damage | None = None
         #: How much was cut when it was opened, because it was not whole.
         self.cut_bytes = found.cut_bytes
-        self._disk = disk
-        self._files = files
-        #: Replaced as a whole, never changed: readers in other threads hold on to the one they began with.
-        self._layout = Layout(found.segments)
         #: Below this the log was compacted, and has gaps.
         self.cleaned_to = found.cleaned_to
-        self._snapshots = found.snapshots
-        durable_to = -1 if found.unsynced else found.end_offset
-        self._unsynced = Unsynced(disk, path, found.unsynced or found.segments[-1:], durable_to)
-        self._trash = Trash(disk)
-        #: False while the active segment's index files are as it is: until the first append.
-        self._appended = False
+        self._disk = disk
+        self._store = Store(path, disk, files, found)
+        self._unsynced = self._store.unsynced
         self._failure = ""
         self._epochs_lock = threading.Lock()
 
@@ -107,11 +98,10 @@ class Log:
                 disk.fsync_dir(os.path.dirname(path))
             if found.damage is not None:
                 log._break(found.damage)
-            elif not log.segments:
-                log._add_segment(now_ms)
+            elif not found.segments:
+                log._store.add_segment(log.end_offset, now_ms, config)
             elif found.unsynced:
                 log._unsynced.write(EPOCHS_FILE, log.epochs.encode())
-                log._appended = True
                 log.mark_synced(log.sync())
         except OSError as reason:
             raise _storage_error(path, reason) from reason
@@ -122,7 +112,7 @@ class Log:
     @property
     def segments(self) -> Sequence[Segment]:
         """In order; the last one is active: it is appended to."""
-        return self._layout.segments
+        return self._store.layout.segments
 
     @property
     def size_bytes(self) -> int:
@@ -154,13 +144,12 @@ class Log:
                 return repeat._replace(start_offset=self.start_offset)
         base_offset = self.end_offset
         last_offset = base_offset + batch.last_offset_delta
-        segment = self._layout.segments[-1]
+        segment = self._store.layout.segments[-1]
         if segment.wants_roll(self.config, batch, last_offset, now_ms):
             segment = self.roll(now_ms)
         batch.stamp(base_offset, leader_epoch)
         try:
-            if not self._appended:
-                self._disown_files(segment)
+            self._store.before_append()
             size = segment.append(batch, last_offset)
         except OSError as reason:
             self._write_failed(segment, reason)
@@ -179,30 +168,12 @@ class Log:
     def roll(self, now_ms: int) -> Segment:
         """Close the active segment and go on in a new one. StorageFull when there is no room for another file."""
         snapshot = self.producers.snapshot()
-        segment = self._add_segment(now_ms)
-        self._unsynced.write(self._snapshots.add(self.end_offset), snapshot)
-        return segment
-
-    def _add_segment(self, now_ms: int) -> Segment:
-        segment = self._segment(self.end_offset, 0, now_ms)
         try:
-            segment.create()
+            segment = self._store.add_segment(self.end_offset, now_ms, self.config)
         except OSError as reason:
-            raise _storage_error(segment.path, reason) from reason
-        self._appended = True
-        self._layout = self._layout.with_segments([segment])
-        self._unsynced.add(segment)
+            raise _storage_error(self.path, reason) from reason
+        self._unsynced.write(self._store.snapshots.add(self.end_offset), snapshot)
         return segment
-
-    def _segment(self, base_offset: int, size: int, now_ms: int) -> Segment:
-        stem = directory.stem(self.path, base_offset)
-        return Segment(self._disk, self._files, stem, base_offset, size=size, created_ms=now_ms, config=self.config)
-
-    def _disown_files(self, segment: Segment) -> None:
-        """Before the first append to a segment that has index files: they will not be its own any more."""
-        segment.disown_companions()
-        self._unsynced.renamed()
-        self._appended = True
 
     def _enter_epoch(self, leader_epoch: int, base_offset: int) -> None:
         with self._epochs_lock:
@@ -247,7 +218,7 @@ class Log:
                     start=self.start_offset,
                     end=self.end_offset,
                 )
-            layout = self._layout
+            layout = self._store.layout
             tail = Tail(layout.segments[-1].size, self.end_offset, damage)
             visible_end = end_offset if damage is None else min(end_offset, damage.offset)
             try:
@@ -284,7 +255,7 @@ class Log:
 
     def scrub(self) -> Damage | None:
         """Verify what of the last segment this process has neither written nor read yet. For a worker thread."""
-        segment = self._layout.segments[-1]
+        segment = self._store.layout.segments[-1]
         try:
             segment.scrub()
         except Unreadable as where:
@@ -294,7 +265,7 @@ class Log:
 
     def aborted(self, offset: int, end_offset: int) -> list[Aborted]:
         """The aborted transactions that a reader of [offset, end_offset) has to skip, by first offset."""
-        layout = self._layout
+        layout = self._store.layout
         return aborted(map(self._aborted_of, layout.segments[layout.find(offset) :]), offset, end_offset)
 
     def _aborted_of(self, segment: Segment) -> AbortedIndex:
@@ -303,7 +274,7 @@ class Log:
         except DamagedIndex as reason:
             _log.warning("index of aborted transactions rebuilt", file=segment.path, reason=str(reason))
         try:
-            rebuilt = self._snapshots.aborted_in(segment, self.segments)
+            rebuilt = self._store.snapshots.aborted_in(segment, self.segments)
         except BrokenSegment as broken:
             self._found_broken(broken)
             raise DamagedLog(str(self.damage), file=broken.segment.path, position=broken.where.position) from None
@@ -350,30 +321,16 @@ class Log:
                 raise StorageFailed(self._failure)
             if self.damage is None:
                 self.mark_synced(self.sync())
-                if self._appended:
-                    self._write_tail()
+                self._store.write_tail(self.end_offset, self.producers.snapshot())
         except OSError as reason:
             raise _storage_error(self.path, reason) from reason
         finally:
             self.abandon()
 
-    def _write_tail(self) -> None:
-        """What lets the next start trust the log: a snapshot of the producers, and the indexes of the last segment."""
-        end_offset = self.end_offset
-        snapshot = os.path.join(self.path, self._snapshots.add(end_offset))
-        self._disk.replace(snapshot, self.producers.snapshot())
-        if not self._layout.segments[-1].write_companions():
-            raise StorageFull(f"{self.path}: there is no room for the indexes")
-        bases = set(self._layout.bases)
-        for file in self._snapshots.drop(lambda offset: offset not in bases and offset != end_offset):
-            self._disk.unlink(os.path.join(self.path, file))
-        self._disk.fsync_dir(self.path)
-
     def abandon(self) -> None:
         """Let go of the files as they are; nothing is written."""
         self._failure = self._failure or f"{self.path} is closed"
-        for segment in self.segments:
-            segment.release()
+        self._store.release()
 
     # Getting shorter
 
@@ -427,7 +384,7 @@ class Log:
             return 0
         try:
             self._leave(count)
-            return self._delete_segments(count, now_ms)
+            return self._store.delete_first(count, now_ms + self.config.file_delete_delay_ms)
         except OSError as reason:
             raise _storage_error(self.path, reason) from reason
 
@@ -440,7 +397,7 @@ class Log:
 
     def _leave(self, count: int) -> None:
         """The log starts after this many segments, and will also if their files come back."""
-        offset = self._layout.bases[count]
+        offset = self._store.layout.bases[count]
         if offset > self.start_offset:
             try:
                 directory.write_checkpoint(self._disk, self.path, directory.START_FILE, offset)
@@ -451,28 +408,9 @@ class Log:
                 self._unsynced.write(*directory.checkpoint(self.path, directory.START_FILE, offset))
             self._start_at(offset)
 
-    def _delete_segments(self, count: int, now_ms: int) -> int:
-        doomed, kept = self._layout.segments[:count], self._layout.segments[count:]
-        with self._unsynced.lock:
-            self._unsynced.forget(doomed)
-            self._layout = Layout(kept)
-            for segment in doomed:
-                segment.retire()
-            snapshots = self._snapshots.drop(lambda offset: offset < kept[0].base_offset)
-            for file in snapshots:
-                self._unsynced.discard(file)
-        self._put_aside([*doomed], snapshots, now_ms)
-        return sum(segment.size for segment in doomed)
-
-    def _put_aside(self, segments: Iterable[Segment], others: Iterable[str], now_ms: int) -> None:
-        paths = [segment.stem + ending for segment in segments for ending in directory.SEGMENT_ENDINGS]
-        paths += [os.path.join(self.path, file) for file in others]
-        self._trash.put(paths, now_ms + self.config.file_delete_delay_ms)
-        self._unsynced.renamed()
-
     def purge(self, now_ms: int) -> None:
         """Remove the files that were put aside file.delete.delay.ms ago."""
-        self._trash.empty(now_ms)
+        self._store.purge(now_ms)
 
     def truncate(self, to: int, now_ms: int) -> None:
         """Cut the log before the batch that holds this offset. Durable when it returns. StorageFailed."""
@@ -482,35 +420,22 @@ class Log:
             return
         try:
             with self._unsynced.lock:
-                self._truncate(max(to, self.start_offset), now_ms)
+                self._end_at(self._store.cut(max(to, self.start_offset)), now_ms)
             self.mark_synced(self.sync())
         except OSError as reason:
             self._fail(reason)
             raise StorageFailed(self._failure) from reason
 
-    def _truncate(self, to: int, now_ms: int) -> None:
-        layout = self._layout
-        number = layout.find(to)
-        segment, later = layout.segments[number], layout.segments[number + 1 :]
-        self._unsynced.forget([segment, *later])
-        self._layout = Layout(layout.segments[: number + 1])
-        for each in reversed(later):
-            remove_segment(self._disk, each)
-        self.end_offset = segment.cut(to)
-        self.synced_offset = min(self.synced_offset, self.end_offset)
-        if self.end_offset < self.start_offset:
+    def _end_at(self, offset: int, now_ms: int) -> None:
+        self.end_offset = offset
+        self.synced_offset = min(self.synced_offset, offset)
+        if offset < self.start_offset:
             # A batch goes as a whole, also one that the log starts in.
-            directory.write_checkpoint(self._disk, self.path, directory.START_FILE, self.end_offset)
-            self.start_offset = self.end_offset
-        self._unsynced.add(segment)
-        self._unsynced.durable_to = -1
-        self._appended = True
-        for file in self._snapshots.drop(lambda offset: offset > self.end_offset):
-            self._unsynced.discard(file)
-            self._disk.unlink(os.path.join(self.path, file))
-        if self.epochs.truncate(self.end_offset):
+            directory.write_checkpoint(self._disk, self.path, directory.START_FILE, offset)
+            self.start_offset = offset
+        if self.epochs.truncate(offset):
             self._unsynced.write(EPOCHS_FILE, self.epochs.encode())
-        self.producers = self._snapshots.producers_at(self.end_offset, self.segments, now_ms)
+        self.producers = self._store.snapshots.producers_at(offset, self.segments, now_ms)
 
     # Compaction
 
@@ -546,33 +471,9 @@ class Log:
             self.cleaned_to = max(self.cleaned_to, done.cleaned_to)
             for segment in self.segments:
                 segment.dense = segment.base_offset >= self.cleaned_to
-            return self._replace(done.rewritten, now_ms) if done.rewritten else 0
+            return self._store.replace(done.rewritten, now_ms, self.config) if done.rewritten else 0
         except OSError as reason:
             raise _storage_error(self.path, reason) from reason
-
-    def _replace(self, rewritten: Sequence[Rewritten], now_ms: int) -> int:
-        replaced = [segment for each in rewritten for segment in each.replaced]
-        added = [self._successor(each, now_ms) for each in rewritten]
-        for segment in replaced:
-            segment.retire()
-        self._put_aside(replaced, [], now_ms)
-        self._disk.fsync_dir(self.path)
-        for segment in added:
-            # The segment itself last: until then all this can be done again.
-            for ending in reversed(directory.SEGMENT_ENDINGS):
-                path = segment.stem + ending
-                if self._disk.exists(path + SWAP):
-                    self._disk.rename(path + SWAP, path)
-        self._layout = self._layout.with_segments(added, removed=replaced)
-        self._unsynced.renamed()
-        return sum(segment.size for segment in replaced) - sum(segment.size for segment in added)
-
-    def _successor(self, rewritten: Rewritten, now_ms: int) -> Segment:
-        segment = self._segment(rewritten.base_offset, rewritten.size, now_ms)
-        segment.dense = False
-        segment.trusted_from = 0
-        segment.set_aborted(rewritten.aborted)
-        return segment
 
 
 def _storage_error(path: str, reason: OSError) -> StorageFull | StorageFailed:
