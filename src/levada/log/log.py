@@ -17,7 +17,7 @@ from __future__ import annotations
 import os.path
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 import structlog
@@ -145,14 +145,17 @@ class Log:
         base_offset = self.end_offset
         last_offset = base_offset + batch.last_offset_delta
         segment = self._store.layout.segments[-1]
-        if segment.wants_roll(self.config, batch, last_offset, now_ms):
-            segment = self.roll(now_ms)
-        batch.stamp(base_offset, leader_epoch)
         try:
+            if segment.wants_roll(self.config, batch, last_offset, now_ms):
+                segment = self.roll(now_ms)
+            batch.stamp(base_offset, leader_epoch)
             self._store.before_append()
             size = segment.append(batch, last_offset)
         except OSError as reason:
             self._write_failed(segment, reason)
+        except Unreadable as where:
+            self._found_broken(BrokenSegment(segment, where))
+            self._refuse()
         if leader_epoch != self.epochs.latest:
             self._enter_epoch(leader_epoch, base_offset)
         if batch.producer_id >= 0:
@@ -282,12 +285,27 @@ class Log:
         return rebuilt
 
     def offset_at(self, timestamp_ms: int, end_offset: int | None = None) -> Found | None:
-        """The first record at or after this time, below `end_offset`."""
-        return lookup.offset_at(self, timestamp_ms, self.end_offset if end_offset is None else end_offset)
+        """The first record at or after this time, below `end_offset`. DamagedLog, StorageFailed."""
+        end = self.end_offset if end_offset is None else end_offset
+        return self._look_up(lambda: lookup.offset_at(self, timestamp_ms, end))
 
     def max_timestamp(self, end_offset: int | None = None) -> Found | None:
-        """The first record that has the largest timestamp of all."""
-        return lookup.max_timestamp(self, self.end_offset if end_offset is None else end_offset)
+        """The first record that has the largest timestamp of all; None if it is not below `end_offset`."""
+        end = self.end_offset if end_offset is None else end_offset
+        return self._look_up(lambda: lookup.max_timestamp(self, end))
+
+    def _look_up(self, look: Callable[[], Found | None]) -> Found | None:
+        while True:
+            try:
+                return look()
+            except BrokenSegment as broken:
+                if not broken.segment.retired:
+                    self._found_broken(broken)
+                    raise DamagedLog(str(broken), file=broken.segment.path, position=broken.where.position) from None
+            except Retired:
+                time.sleep(_RETRY_S)
+            except OSError as reason:
+                raise StorageFailed(f"{self.path}: {reason}") from reason
 
     # Durability
 
@@ -365,28 +383,25 @@ class Log:
         """
         if self.damage is not None or self._failure:
             return 0
-        count = retention.expired(
-            self.segments,
-            self.config,
-            start_offset=self.start_offset,
-            end_offset=self.end_offset,
-            now_ms=now_ms,
-            floor=floor,
-        )
+        try:
+            count = self._expired(now_ms, floor)
+            if count == 0:
+                return 0
+            self._leave(count)
+            return self._store.delete_first(count, now_ms + self.config.file_delete_delay_ms)
+        except OSError as reason:
+            raise _storage_error(self.path, reason) from reason
+
+    def _expired(self, now_ms: int, floor: int | None) -> int:
+        """How many segments may go; not all of them, for which the log is rolled if need be."""
+        bounds = {"start_offset": self.start_offset, "end_offset": self.end_offset}
+        count = retention.expired(self.segments, self.config, **bounds, now_ms=now_ms, floor=floor)
         if count == len(self.segments):
             try:
                 self.roll(now_ms)
             except StorageFull:
                 count -= 1
-        if count and self.segments[count - 1].is_held:
-            count = self._settled(count)
-        if count == 0:
-            return 0
-        try:
-            self._leave(count)
-            return self._store.delete_first(count, now_ms + self.config.file_delete_delay_ms)
-        except OSError as reason:
-            raise _storage_error(self.path, reason) from reason
+        return self._settled(count) if count and self.segments[count - 1].is_held else count
 
     def _settled(self, count: int) -> int:
         """How many of the first `count` segments are settled now. What follows them must be durable before they may go:
@@ -413,11 +428,13 @@ class Log:
         self._store.purge(now_ms)
 
     def truncate(self, to: int, now_ms: int) -> None:
-        """Cut the log before the batch that holds this offset. Durable when it returns. StorageFailed."""
+        """Cut the log before the batch that holds this offset. Durable when it returns. StorageFailed, DamagedLog."""
         if self.damage is not None or self._failure:
             self._refuse()
         if to >= self.end_offset:
             return
+        layout = self._store.layout
+        self._aborted_of(layout.segments[layout.find(max(to, self.start_offset))])
         try:
             with self._unsynced.lock:
                 self._end_at(self._store.cut(max(to, self.start_offset)), now_ms)
@@ -425,6 +442,9 @@ class Log:
         except OSError as reason:
             self._fail(reason)
             raise StorageFailed(self._failure) from reason
+        except BrokenSegment as broken:
+            self._found_broken(broken)
+            self._refuse()
 
     def _end_at(self, offset: int, now_ms: int) -> None:
         self.end_offset = offset
@@ -444,19 +464,22 @@ class Log:
         if not self.config.compact or self.damage is not None or self._failure:
             return None
         unstable = self.producers.first_unstable_offset(self.synced_offset)
-        return compaction.plan(
-            disk=self._disk,
-            path=self.path,
-            config=self.config,
-            segments=self.segments,
-            start_offset=self.start_offset,
-            first_dirty_offset=self.cleaned_to,
-            stable_end=self.synced_offset if unstable is None else min(unstable, self.synced_offset),
-            producers=self.producers,
-            aborted_of=self._aborted_of,
-            found_broken=self._found_broken,
-            now_ms=now_ms,
-        )
+        try:
+            return compaction.plan(
+                disk=self._disk,
+                path=self.path,
+                config=self.config,
+                segments=self.segments,
+                start_offset=self.start_offset,
+                first_dirty_offset=self.cleaned_to,
+                stable_end=self.synced_offset if unstable is None else min(unstable, self.synced_offset),
+                producers=self.producers,
+                aborted_of=self._aborted_of,
+                found_broken=self._found_broken,
+                now_ms=now_ms,
+            )
+        except OSError as reason:
+            raise _storage_error(self.path, reason) from reason
 
     def install(self, done: Compaction, now_ms: int) -> int:
         """Put what a round of compaction has written in the place of what it read; returns the bytes that became free.

@@ -1,4 +1,7 @@
-"""Finding a record by its timestamp. The indexes say where to begin; the batches are opened only where it is found."""
+"""Finding a record by its timestamp. The indexes say where to begin; the batches are opened only where it is found.
+
+What goes wrong on the way is told as by `Layout.read`: BrokenSegment, Retired.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from levada.config import MiB
 from levada.log.results import Found
+from levada.log.scan import Unreadable
+from levada.log.snapshots import BrokenSegment
 from levada.records.batch import Batch, batches
 from levada.records.read import read
 
@@ -26,7 +31,10 @@ def offset_at(log: Log, timestamp_ms: int, end_offset: int) -> Found | None:
         following = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
         if following <= start or segment.largest_timestamp()[0] < timestamp_ms:
             continue
-        first = max(start, segment.seek_time(timestamp_ms))
+        try:
+            first = max(start, segment.seek_time(timestamp_ms))
+        except Unreadable as where:
+            raise BrokenSegment(segment, where) from None
         for batch in _batches(log, first, min(following, end_offset)):
             if batch.max_timestamp >= timestamp_ms:
                 for record in read(batch):

@@ -405,9 +405,8 @@ class Segment:
 
     # Going away
 
-    def cut(self, to: int) -> int:
-        """Cut the segment before the batch that holds this offset, and append to it from now on; returns its end offset."""
-        position = self.locate(to)
+    def cut(self, position: int) -> int:
+        """Cut the segment where a batch begins, and append to it from now on; returns its end offset."""
         aborted = self.aborted()
         file = self._disk.open_append(self.path)
         self.release()
@@ -418,8 +417,6 @@ class Segment:
         self._places.clear()
         self._first_timestamp = None
         indexed = build(self.base_offset, file, position, self.interval_bytes, dense=self.dense)
-        if indexed.broken is not None:
-            raise indexed.broken
         self.hold(file, indexed.indexes)
         self._aborted = AbortedIndex(entry for entry in aborted if entry.last_offset < indexed.end_offset)
         return indexed.end_offset

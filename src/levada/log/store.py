@@ -12,7 +12,9 @@ from levada.log.disk import Disk
 from levada.log.files import Files
 from levada.log.layout import Layout
 from levada.log.recovery import Recovered, remove_segment
+from levada.log.scan import Unreadable
 from levada.log.segment import Segment
+from levada.log.snapshots import BrokenSegment
 from levada.log.successor import Rewritten
 from levada.log.swap import SWAP
 from levada.log.trash import Trash
@@ -87,16 +89,21 @@ class Store:
     def cut(self, to: int) -> int:
         """Cut the log before the batch that holds this offset, and go on in its segment; returns the end offset.
 
-        Under the lock of `unsynced`, until the log knows the new end too: a sync must not tell of the old one.
+        Under the lock of `unsynced`, until the log knows the new end too: a sync must not tell of the old one. BrokenSegment,
+        before anything has changed.
         """
         number = self.layout.find(to)
         segment, later = self.layout.segments[number], self.layout.segments[number + 1 :]
+        try:
+            position = segment.locate(to)
+        except Unreadable as where:
+            raise BrokenSegment(segment, where) from None
         self.unsynced.forget([segment, *later])
         self.layout = Layout(self.layout.segments[: number + 1])
         # The latest first: stopped half-way, what is left is still the beginning of the log.
         for each in reversed(later):
             remove_segment(self._disk, each)
-        end_offset = segment.cut(to)
+        end_offset = segment.cut(position)
         self.unsynced.add(segment)
         self.unsynced.durable_to = -1
         self._appended = True

@@ -176,6 +176,38 @@ def test_a_damaged_log_that_was_repaired_takes_writes_again() -> None:
     assert open_log(written.disk, clean=True).damage is None
 
 
+def test_damage_is_met_by_whoever_comes_first() -> None:
+    """A header that does not make sense any more, in a log that was closed properly."""
+    meets = {
+        "a read": lambda log: log.read(2, 100, 3),
+        "a look for a time": lambda log: log.offset_at(NOW_MS + 25),
+        "a look for the latest": lambda log: log.max_timestamp(),
+        "a cut": lambda log: log.truncate(2, NOW_MS),
+    }
+    for what, meet in meets.items():
+        written = Written([10, 20, 30], close=True)
+        # The index names the last batch, so opening the log looks at nothing before it.
+        index = OffsetIndex(0)
+        index.add(2, written.places[2][1])
+        written.disk.replace(written.files[0].replace(".log", ".index"), index.pack())
+        file, start = written.places[1]
+        written.disk.flip(file, start + 16, 1)
+        log = open_log(written.disk, tiny(index_interval_bytes=100), clean=True)
+        log.segments[-1].held.indexes.offsets = OffsetIndex(0)
+        with pytest.raises(DamagedLog):
+            meet(log)
+        assert log.damage is not None and (log.damage.position, log.damage.offset) == (start, 1), what
+
+
+def test_damage_in_the_first_batch_is_met_by_an_append() -> None:
+    written = Written([10, 20, 30], close=True)
+    log = open_log(written.disk, clean=True)
+    written.disk.flip(written.files[0], 16, 1)
+    with pytest.raises(DamagedLog):
+        append(log, count=1)
+    assert log.damage is not None and log.end_offset == 3
+
+
 def test_scrubbing_verifies_what_was_not_read() -> None:
     written = Written([10] * 3, close=True)
     assert open_log(written.disk, clean=True).scrub() is None
