@@ -23,7 +23,7 @@ def formatted(drivers: Callable[[str], Driver], broker: Broker) -> Callable[[str
         words = ["--bootstrap-server", broker.bootstrap, "--topic", topic, "--from-beginning", "--timeout-ms", "4000"]
         answer = drivers("java-4.3").call(
             "tool",
-            **{"class": CONSUMER + "ConsoleConsumer"},
+            main=CONSUMER + "ConsoleConsumer",
             arguments=[*words, "--formatter", CONSUMER + formatter],
             stdin="",
         )
