@@ -257,13 +257,17 @@ class Log:
             _log.warning("damage not written down", path=self.path, reason=str(reason))
 
     def scrub(self) -> Damage | None:
-        """Verify what of the last segment this process has neither written nor read yet. For a worker thread."""
+        """Verify what of the last segment this process has neither written nor read yet. For a worker thread. StorageFailed."""
         segment = self._store.layout.segments[-1]
         try:
             segment.scrub()
         except Unreadable as where:
             if not segment.retired:
                 self._found_broken(BrokenSegment(segment, where))
+        except Retired:
+            pass  # it is gone, and need not be whole
+        except OSError as reason:
+            raise StorageFailed(f"{self.path}: {reason}") from reason
         return self.damage
 
     def aborted(self, offset: int, end_offset: int) -> list[Aborted]:
