@@ -69,7 +69,7 @@ class Directory:
 
     def delete(self, group_id: str, now_ms: int) -> int:
         """Forget the group and return a receipt; its offsets are the caller's to delete. GroupNotEmpty, UnknownGroup."""
-        self._check(group_id)
+        self._check_open()
         group = self._groups.get(group_id)
         if group is None:
             self._check_exists(group_id)

@@ -2,7 +2,8 @@
 
 - Each partition has its own answer: what is unknown (UNKNOWN_TOPIC_OR_PARTITION; from version 10 on, by id,
   UNKNOWN_TOPIC_ID) or too long (OFFSET_METADATA_TOO_LARGE) is refused by name, the others are stored.
-- Only members commit for a group that has any, and only in its current generation. A commit also keeps the session alive.
+- Only members commit for a group that has any, and only in its current generation: that is looked at before the length
+  of the metadata, and after whether the partition exists. A commit also keeps the session alive.
 - Answers when the offsets are as durable as the offsets topic's policy says.
 - Versions 2–4 may ask for a retention of their own, which is honoured. Throttling is left out.
 """
@@ -10,7 +11,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from levada.broker.groups import now_ms
@@ -31,7 +32,7 @@ from levada.wire.codec import Message
 
 
 class _Entry(NamedTuple):
-    """One partition of the request: where it goes, or why it is refused."""
+    """One partition of the request: where it goes, or why it cannot go anywhere."""
 
     at: At | None
     committed: Committed
@@ -40,9 +41,9 @@ class _Entry(NamedTuple):
 
 async def handle(request: Message, call: Call) -> Mapping[str, Any]:
     entries = [entry for topic in request.topics for entry in _entries(topic, call)]
-    offsets = {entry.at: entry.committed for entry in entries if entry.at is not None}
-    error = await _commit(request, offsets, call) if offsets else None
-    codes = iter(group_codes(call, [entry.error or error for entry in entries]))
+    entries = _within_the_group(request, entries, call)
+    entries = await _committed(request, entries, call)
+    codes = iter(group_codes(call, [entry.error for entry in entries]))
     return {
         "topics": [
             {
@@ -58,17 +59,31 @@ async def handle(request: Message, call: Call) -> Mapping[str, Any]:
     }
 
 
-async def _commit(request: Message, offsets: Mapping[At, Committed], call: Call) -> LevadaError | None:
-    """Store what can be stored; the error is that of every partition that was to be stored."""
+def _within_the_group(request: Message, entries: Sequence[_Entry], call: Call) -> list[_Entry]:
+    """Refuse what is not the group's own, then what is too long."""
+    if all(entry.error is not None for entry in entries):
+        return list(entries)
+    error: LevadaError | None = None
     try:
         _check_group(request, call)
+    except LevadaError as refusal:
+        error = refusal
+    metadata_max = call.node.config.number("offset.metadata.max.bytes")
+    return [entry._replace(error=entry.error or error or _too_long(entry, metadata_max)) for entry in entries]
+
+
+async def _committed(request: Message, entries: Sequence[_Entry], call: Call) -> list[_Entry]:
+    """Store what can be stored, all or nothing."""
+    offsets = {entry.at: entry.committed for entry in entries if entry.at is not None and entry.error is None}
+    error: LevadaError | None = None
+    try:
         expire_ms = -1
         if request.retention_time_ms >= 0:
             expire_ms = min(INT64_MAX, time.time_ns() // 1_000_000 + request.retention_time_ms)
         await call.node.engine.offset_store.commit(request.group_id, offsets, expire_ms=expire_ms)
-    except LevadaError as error:
-        return error
-    return None
+    except LevadaError as failure:
+        error = failure
+    return [entry._replace(error=entry.error or error) for entry in entries]
 
 
 def _check_group(request: Message, call: Call) -> None:
@@ -88,7 +103,6 @@ def _check_group(request: Message, call: Call) -> None:
 def _entries(topic: Message, call: Call) -> Iterator[_Entry]:
     view = call.node.engine.view
     info = view.by_id(topic.topic_id) if call.version >= 10 else view.get(topic.name)
-    metadata_max = call.node.config.number("offset.metadata.max.bytes")
     for partition in topic.partitions:
         metadata = partition.committed_metadata or ""
         committed = Committed(partition.committed_offset, partition.committed_leader_epoch, metadata)
@@ -96,9 +110,6 @@ def _entries(topic: Message, call: Call) -> Iterator[_Entry]:
             yield _Entry(None, committed, _unknown(topic, call))
         elif not 0 <= partition.partition_index < info.partitions:
             yield _Entry(None, committed, _no_partition(info, partition.partition_index))
-        elif len(metadata) > metadata_max:
-            text = f"metadata of {len(metadata)} characters: offset.metadata.max.bytes is {metadata_max}"
-            yield _Entry(None, committed, OffsetMetadataTooLarge(text))
         else:
             yield _Entry(At(info.name, partition.partition_index), committed)
 
@@ -111,3 +122,10 @@ def _unknown(topic: Message, call: Call) -> LevadaError:
 
 def _no_partition(info: TopicInfo, index: int) -> LevadaError:
     return UnknownPartition(f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {index}")
+
+
+def _too_long(entry: _Entry, metadata_max: int) -> LevadaError | None:
+    length = len(entry.committed.metadata)
+    if length <= metadata_max:
+        return None
+    return OffsetMetadataTooLarge(f"metadata of {length} characters: offset.metadata.max.bytes is {metadata_max}")

@@ -2,7 +2,7 @@
 
 - Answers when the leader has brought everyone's assignment and it is as durable as the offsets topic's policy says.
 - Members that the leader left out get an empty assignment. What a follower brings is ignored.
-- Version 5 names the protocol, which must be the one that was agreed on. Throttling is left out.
+- Version 5 must name the protocol, and it must be the one that was agreed on. Throttling is left out.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from levada.broker.groups import Sync, Synced, now_ms
+from levada.errors import InconsistentProtocol
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.group_error import group_code, not_kept
 from levada.wire.codec import Message
 
 
 async def handle(request: Message, call: Call) -> Mapping[str, Any]:
+    if call.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return {"error_code": group_code(call, InconsistentProtocol("the protocol and its type must be named"))}
     waiting: asyncio.Future[Synced] = asyncio.get_running_loop().create_future()
 
     def reply(answer: Synced) -> None:

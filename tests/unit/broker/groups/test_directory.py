@@ -124,10 +124,17 @@ def test_a_group_that_is_only_offsets_may_be_deleted() -> None:
 
 def test_a_group_that_is_not_there_is_not_deleted() -> None:
     groups = Groups()
-    with pytest.raises(UnknownGroup):
-        groups.coordinator.delete("g", 0)
+    for group_id in "g", "":
+        with pytest.raises(UnknownGroup):
+            groups.coordinator.delete(group_id, 0)
+
+
+def test_offsets_may_be_deleted_under_the_empty_group_id_and_nothing_else_is_done_there() -> None:
+    groups = Groups()
+    groups.with_offsets.add("")
+    groups.coordinator.delete("", 0)
     with pytest.raises(InvalidGroupId):
-        groups.coordinator.delete("", 0)
+        groups.coordinator.check_offset_delete("")
 
 
 def test_a_pending_member_goes_with_its_deleted_group() -> None:

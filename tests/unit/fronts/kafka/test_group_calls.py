@@ -19,6 +19,10 @@ NONE, INVALID_REQUEST, UNKNOWN_MEMBER, MEMBER_ID_REQUIRED = 0, 42, 25, 79
 ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, FENCED, NOT_FOUND, NOT_EMPTY = 22, 27, 82, 69, 68
 
 
+#: What SyncGroup must name from version 5 on.
+AGREED = {"protocol_type": "consumer", "protocol_name": "range"}
+
+
 def versions(key: ApiKey) -> list[int]:
     return list(range(APIS[key].min_version, APIS[key].max_version + 1))
 
@@ -67,6 +71,7 @@ async def member(front: Front, **more: Any) -> Message:
         generation_id=joined.generation_id,
         member_id=joined.member_id,
         group_instance_id=more.get("group_instance_id"),
+        **AGREED,
         assignments=[{"member_id": joined.member_id, "assignment": b"all of it"}],
     )
     return joined
@@ -146,6 +151,14 @@ async def test_a_member_syncs_in_every_version(front: Front, version: int) -> No
     assert answer.protocol_name == ("range" if version >= 5 else None)
 
 
+@pytest.mark.parametrize("field", ["protocol_type", "protocol_name"])
+async def test_a_sync_that_names_no_protocol_is_refused_from_version_5_on(front: Front, field: str) -> None:
+    joined = await join(front)
+    sync = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id, **AGREED, field: None}
+    assert (await front.ask(ApiKey.SYNC_GROUP, 5, **sync)).error_code == 23
+    assert (await front.ask(ApiKey.SYNC_GROUP, 4, **sync)).error_code == NONE
+
+
 @pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT))
 async def test_a_member_is_alive_in_every_version(front: Front, version: int) -> None:
     joined = await member(front)
@@ -175,7 +188,7 @@ async def test_followers_are_answered_when_the_leader_has_synced(front: Front) -
     first = await member(front)
     calls = [asyncio.ensure_future(join(front)), asyncio.ensure_future(join(front, member_id=first.member_id))]
     new, leader = await asyncio.gather(*calls)
-    sync = {"group_id": "g", "generation_id": new.generation_id}
+    sync = {"group_id": "g", "generation_id": new.generation_id, **AGREED}
     waiting = asyncio.ensure_future(front.ask(ApiKey.SYNC_GROUP, **sync, member_id=new.member_id))
     await asyncio.sleep(0.01)
     assert not waiting.done()
@@ -221,7 +234,7 @@ async def test_members_go_on_after_the_broker_restarted(front: Front) -> None:
     async with Front(front.config) as again:
         beat = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
         assert (await again.ask(ApiKey.HEARTBEAT, **beat)).error_code == NONE
-        synced = await again.ask(ApiKey.SYNC_GROUP, **beat)
+        synced = await again.ask(ApiKey.SYNC_GROUP, **beat, **AGREED)
         assert synced.assignment == b"all of it"
     await front.__aenter__()
 
@@ -283,7 +296,7 @@ async def test_groups_are_deleted_in_every_version(front: Front, version: int) -
     await commit(front, group_id="simple")
     answer = await front.ask(ApiKey.DELETE_GROUPS, version, groups_names=["g", "simple", "nowhere", "", "simple"])
     assert {one.group_id: one.error_code for one in answer.results} == {
-        "g": NOT_EMPTY, "simple": NONE, "nowhere": NOT_FOUND, "": 24,
+        "g": NOT_EMPTY, "simple": NONE, "nowhere": NOT_FOUND, "": NOT_FOUND,
     }  # fmt: skip
     assert front.engine.offset_store.fetch("simple") == {}
 

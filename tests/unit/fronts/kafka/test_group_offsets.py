@@ -71,6 +71,8 @@ async def stable(front: Front, protocol_type: str = "consumer") -> dict[str, Any
         group_id="g",
         generation_id=joined.generation_id,
         member_id=joined.member_id,
+        protocol_type=protocol_type,
+        protocol_name="range",
         assignments=[{"member_id": joined.member_id, "assignment": b"x"}],
     )
     return {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
@@ -127,7 +129,8 @@ async def test_members_commit_in_their_generation_and_others_do_not(front: Front
 
 async def test_a_refused_group_and_a_bad_entry_are_each_named(front: Front) -> None:
     await stable(front)
-    assert await commit(front, {"t": [entry(0), entry(7)]}, 9) == [UNKNOWN_MEMBER, UNKNOWN_TOPIC]
+    rows = [entry(0), entry(7), entry(1, metadata="x" * 5000)]
+    assert await commit(front, {"t": rows}, 9) == [UNKNOWN_MEMBER, UNKNOWN_TOPIC, UNKNOWN_MEMBER]
 
 
 @pytest.mark.parametrize(("version", "code"), [(8, ILLEGAL_GENERATION), (9, NOT_FOUND), (10, NOT_FOUND)])
@@ -276,7 +279,8 @@ async def delete(front: Front, topics: dict[str, list[int]], group_id: str = "g"
 
 async def test_offsets_are_deleted(front: Front) -> None:
     await commit(front, {"t": [entry(0), entry(1)], "u": [entry(0)]})
-    assert await delete(front, {"t": [0, 2], "u": [0], "nowhere": [0]}) == (NONE, [NONE, NONE, NONE, UNKNOWN_TOPIC])
+    codes = [NONE, NONE, UNKNOWN_TOPIC, NONE, UNKNOWN_TOPIC]
+    assert await delete(front, {"t": [0, 2, 3], "u": [0], "nowhere": [0]}) == (NONE, codes)
     assert front.engine.offset_store.fetch("g").keys() == {At("t", 1)}
 
 
