@@ -85,7 +85,9 @@ class TransactionsPassed:
         """True when nothing of this batch is needed: its transaction was aborted or, for a marker, has no batch left."""
         while self._ahead and self._ahead[0][0] <= batch.last_offset:
             entry = heapq.heappop(self._ahead)[1]
+            self._drop_ended(entry.producer_id, entry.first_offset)
             self._aborting.setdefault(entry.producer_id, (entry, False))
+        self._drop_ended(batch.producer_id, batch.base_offset)
         if batch.is_control:
             return self._marker_passes(batch)
         if not batch.is_transactional:
@@ -96,6 +98,12 @@ class TransactionsPassed:
             return False
         self._aborting[batch.producer_id] = aborting[0], True
         return True
+
+    def _drop_ended(self, producer_id: int, offset: int) -> None:
+        """Forget an aborted transaction whose marker lies before this offset: it did not pass by, and will not."""
+        aborting = self._aborting.get(producer_id)
+        if aborting is not None and aborting[0].last_offset < offset:
+            del self._aborting[producer_id]
 
     def _marker_passes(self, batch: Batch) -> bool:
         # One that is empty was kept for its producer's sake alone.

@@ -183,7 +183,7 @@ class Compaction:
     def _learn_keys(self) -> tuple[LatestOffsets, int]:
         """The latest offsets of the keys in the dirty part, and up to where it was read before there were too many."""
         latest = LatestOffsets(self.keys_max)
-        transactions = TransactionsPassed(self._aborted())
+        transactions = TransactionsPassed(self._aborted(self._first_dirty_offset))
         for segment in self.segments:
             for _, batch in self._batches(segment, self._first_dirty_offset):
                 if batch.last_offset < self._first_dirty_offset:
@@ -222,10 +222,10 @@ class Compaction:
             self._unyielded_bytes = 0
             time.sleep(0)
 
-    def _aborted(self) -> list[AbortedTransaction]:
-        """All that overlap what is compacted; the marker of some may lie beyond."""
+    def _aborted(self, offset: int = 0) -> list[AbortedTransaction]:
+        """All that overlap what is compacted, from this offset on; the marker of some may lie beyond."""
         entries = chain.from_iterable(map(self._aborted_of, self._all_segments))
-        return [entry for entry in entries if entry.first_offset < self._end_offset]
+        return [entry for entry in entries if entry.last_offset >= offset and entry.first_offset < self._end_offset]
 
     # What is left
 

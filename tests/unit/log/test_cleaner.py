@@ -184,6 +184,16 @@ def test_transactions_of_one_producer_follow_one_another() -> None:
     assert cleaned[0] is None and offsets(cleaned[2]) == [2]
 
 
+def test_an_aborted_transaction_ends_at_its_marker_also_for_who_begins_behind_it() -> None:
+    old, current = AbortedTransaction(1, 0, 1, 2), AbortedTransaction(1, 4, 5, 6)
+    passed = TransactionsPassed([old, current])
+    assert not passed.passes(data(2, (b"a", b"2"), producer_id=1, transactional=True, sequence=1))
+    assert not passed.passes(make_marker(base_offset=3))
+    assert passed.passes(data(4, (b"a", b"3"), producer_id=1, transactional=True, sequence=2))
+    assert not passed.passes(make_marker(commit=False, base_offset=5))
+    assert passed.kept == [current]
+
+
 # Producers
 
 

@@ -296,6 +296,34 @@ def test_aborted_records_go_and_then_their_marker(table: Compacted) -> None:
     assert table.log.aborted(0, table.log.end_offset) == []
 
 
+def test_a_key_that_a_producer_deleted_stays_deleted_though_it_once_aborted(table: Compacted) -> None:
+    sequence = 0
+
+    def transaction(key: bytes, value: bytes | None, *, commit: bool = True) -> None:
+        nonlocal sequence
+        records = [Record(0, table.now_ms, key, value)]
+        table.append(make_batch(records=records, producer_id=9, sequence=sequence, transactional=True))
+        table.append(make_marker(producer_id=9, commit=commit))
+        sequence += 1
+
+    transaction(b"aborted", b"never", commit=False)
+    transaction(b"deleted", b"old")
+    table.fill()
+    table.compact()
+    transaction(b"deleted", None)
+    transaction(b"changed", b"1")
+    transaction(b"changed", b"2")
+    table.fill()
+    table.compact()
+    assert [record.value for record in table.records() if record.key == b"deleted"] == [None]
+    assert [record.value for record in table.records() if record.key == b"changed"] == [b"2"]
+    for _ in range(2):
+        table.now_ms += 2 * DAY_MS
+        table.fill()
+        table.compact()
+    assert b"deleted" not in table.latest()
+
+
 def test_nothing_is_compacted_beyond_an_open_transaction(table: Compacted) -> None:
     table.fill()
     offset = table.append(make_batch(1, producer_id=9, transactional=True))
@@ -541,7 +569,9 @@ WRITES = st.tuples(
     st.sampled_from(["none", "gzip", "zstd"]),
 )
 TRANSACTIONS = st.tuples(
-    st.just("transaction"), st.lists(st.tuples(KEYS, st.binary(max_size=10)), min_size=1, max_size=3), st.booleans()
+    st.just("transaction"),
+    st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=10)), min_size=1, max_size=3),
+    st.booleans(),
 )
 STEPS = st.one_of(
     WRITES, WRITES, WRITES, TRANSACTIONS, st.tuples(st.sampled_from(["compact", "reopen", "crash", "day"]))
@@ -574,6 +604,7 @@ def test_after_any_history_the_latest_of_each_key_is_there_and_nothing_else_chan
                 assert compaction.run()
                 table.log.install(compaction, table.now_ms)
                 untouched_from = compaction.cleaned_to
+                _check_unique(table, untouched_from)
         elif step[0] == "day":
             table.now_ms += DAY_MS
         elif step[0] == "reopen":
@@ -582,6 +613,11 @@ def test_after_any_history_the_latest_of_each_key_is_there_and_nothing_else_chan
             table.settle()
             table.crash(seed)
         _check(table, untouched_from, aborted)
+
+
+def _check_unique(table: Compacted, cleaned_to: int) -> None:
+    keys = [record.key for record in table.records() if record.offset < cleaned_to]
+    assert len(keys) == len(set(keys))
 
 
 def _check(table: Compacted, untouched_from: int, aborted: set[int]) -> None:
