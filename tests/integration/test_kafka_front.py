@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -24,7 +25,7 @@ from levada.wire import produce as produce_wire
 from levada.wire.apis import APIS, ApiKey
 from levada.wire.produce import Produced
 from support.batches import make_batch
-from support.broker import running
+from support.broker import make_config, running
 from support.raw_client import RawClient, connected
 
 PRODUCE_VERSIONS = range(3, 14)
@@ -892,3 +893,54 @@ async def test_small_answers_do_not_wait_for_more(server: Server, client: RawCli
     [connection] = server._listener.connections
     sock = connection._transport.get_extra_info("socket")
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+async def test_a_session_holds_no_records_between_fetches(server: Server, client: RawClient) -> None:
+    await make_topic(server)
+    await produce(client, "t", make_batch(5))
+    number = (await fetch_in_session(client, 0, 0, {0: 0, 1: 0})).session_id
+    assert server._listener is not None
+    session = server._listener._node.sessions._sessions[number]
+    assert [len(row.fetched.records) for row in session._known.values()] == [0, 0]
+    # The client did not move on; limits count what this answer has, and nothing of the last one.
+    assert told(await fetch_in_session(client, number, 1, {})) == {0: 5}
+
+
+async def test_localhost_is_advertised_as_ipv4(tmp_path: Path) -> None:
+    async with running(tmp_path / "data", host="localhost") as server, connected(server) as client:
+        host, port = server.addresses["kafka"]
+        assert host == "127.0.0.1"
+        broker = (await client.call(3, 12, topics=[])).brokers[0]
+        assert (broker.host, broker.port) == (host, port)
+
+
+async def test_an_advertised_address_wins_over_the_bound_one(tmp_path: Path) -> None:
+    config = replace(make_config(tmp_path / "data"), kafka_advertised="broker.example:19092")
+    server = Server(config)
+    await server.start()
+    try:
+        async with connected(server) as client:
+            broker = (await client.call(3, 12, topics=[])).brokers[0]
+            assert (broker.host, broker.port) == ("broker.example", 19092)
+    finally:
+        await server.stop()
+
+
+async def test_stopping_does_not_wait_for_a_rebalance(tmp_path: Path) -> None:
+    settings = {"group.initial.rebalance.delay.ms": "60000"}
+    async with running(tmp_path / "data", settings) as server, connected(server) as client:
+        client.send(
+            11,
+            2,
+            group_id="g",
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=60_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": b""}],
+        )
+        assert await client.nothing_comes()
+        began = asyncio.get_running_loop().time()
+        await server.stop()
+        assert asyncio.get_running_loop().time() - began < 3
+        assert (await client.expect()).error_code != 0

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 from levada.config import KiB, MiB
 from levada.errors import MalformedFrame
 from levada.fronts.kafka import notice
 from levada.fronts.kafka.inbox import Inbox
+from levada.fronts.kafka.line import Line
 from levada.fronts.kafka.outbox import Outbox
-from levada.fronts.kafka.reply import Frame, HangUp, Later
-from levada.log.stretch import Stretch
+from levada.fronts.kafka.reply import HangUp, Later
 
 if TYPE_CHECKING:
     from levada.fronts.kafka.call import Node
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
 
 #: Requests of one connection that are begun and not answered.
 IN_FLIGHT_MAX: Final = 1000
-#: Finished answers that wait for earlier ones, or for the client to read.
+#: Memory of finished answers that wait for earlier ones.
 UNSENT_BYTES_MAX: Final = MiB
-
 #: On the same machine a socket buffer that fits the processor's cache halves the cost of sending; left to itself it
 #: would grow to megabytes. Elsewhere its growth is what fills a long line.
 _LOOPBACK_BYTES: Final = 256 * KiB
@@ -43,7 +41,6 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_charged_bytes",
-        "_exclusive",
         "_finishing",
         "_host",
         "_inbox",
@@ -55,7 +52,6 @@ class Connection(asyncio.BufferedProtocol):
         "_scheduled",
         "_serve",
         "_transport",
-        "_unsent_bytes",
         "_waits_for_memory",
         "client",
         "idle_rounds",
@@ -63,20 +59,16 @@ class Connection(asyncio.BufferedProtocol):
 
     _transport: asyncio.Transport
     _outbox: Outbox
+    _line: Line
     _node: Node
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._serve = listener.dispatcher.serve
         self._inbox = Inbox(listener.scratch, listener.buffers, listener.frame_bytes_max)
-        #: Requests in flight, and finished answers behind them.
-        self._line: deque[Frame | Later] = deque()
-        #: Finished answers in `_line`, and how much of them the budget knows of.
-        self._unsent_bytes = 0
-        self._reported_bytes = 0
-        #: What the budget has granted for frames that are being received.
+        #: What the budget has granted for frames that are being received, and knows of unsent answers.
         self._charged_bytes = 0
-        self._exclusive = False
+        self._reported_bytes = 0
         self._waits_for_memory = False
         self._finishing = False
         self._scheduled = False
@@ -89,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = self._transport = cast(asyncio.Transport, transport)
         self._outbox = Outbox(transport, self._listener.loop, self._schedule)
+        self._line = Line(self._outbox, self._ready)
         peer = transport.get_extra_info("peername") or ("?", 0)
         if peer[0] in _LOOPBACK:
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LOOPBACK_BYTES)
@@ -115,18 +108,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._listener.forget(self)
-        for answer in self._line:
-            if isinstance(answer, Later):
-                answer.drop()
-        self._line.clear()
-        self._unsent_bytes = 0
+        self._line.drop()
         self._inbox.close()
         self._outbox.close()
-        self._listener.budget.unsent_bytes -= self._reported_bytes
+        budget = self._listener.budget
+        budget.unsent_bytes -= self._reported_bytes
         if self._waits_for_memory:
-            self._listener.budget.forget(self._granted)
+            budget.forget(self._granted)
         else:
-            self._listener.budget.give(self._charged_bytes)
+            budget.give(self._charged_bytes)
 
     # What the listener calls.
 
@@ -146,9 +136,7 @@ class Connection(asyncio.BufferedProtocol):
     def finish(self) -> None:
         """Begin no more requests; close when those in flight are answered."""
         self._finishing = True
-        for answer in tuple(self._line):
-            if isinstance(answer, Later):
-                answer.hurry()
+        self._line.hurry()
         self._schedule()
 
     def abort(self) -> None:
@@ -158,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work(self) -> None:
         """Begin the requests that are here, as far as we may, and answer with one write."""
-        take, serve, line, put = self._inbox.take, self._serve, self._line, self._outbox.put
+        take, serve, line = self._inbox.take, self._serve, self._line
         try:
             while not self._blocked():
                 frame = take()
@@ -167,50 +155,34 @@ class Connection(asyncio.BufferedProtocol):
                 answer = serve(frame, self._node, self._host)
                 if answer is None:
                     continue
-                if not line and type(answer) is bytes:
-                    put(answer)
-                else:
-                    self._queue(answer)
+                line.add(answer)
+                if type(answer) is list:
+                    # At once: what the client does not read must be known before the next request is begun.
+                    line.flush()
         except (MalformedFrame, HangUp) as cause:
             self._hang_up(cause)
             return
-        self._flush()
+        line.flush()
         self._inbox.settle()
         self._regulate()
 
     def _blocked(self) -> bool:
         """May no request be begun now?"""
+        line = self._line
         return (
-            self._exclusive
+            line.held_by is not None
             or self._outbox.busy
             or self._finishing
-            or self._unsent_bytes > UNSENT_BYTES_MAX
-            or len(self._line) >= IN_FLIGHT_MAX
+            or line.unsent_bytes > UNSENT_BYTES_MAX
+            or len(line) >= IN_FLIGHT_MAX
         )
-
-    def _queue(self, answer: Frame | Later) -> None:
-        if isinstance(answer, Later):
-            answer.notify = self._ready
-            self._exclusive = answer.exclusive
-            self._line.append(answer)
-        elif self._line:
-            self._unsent_bytes += _size(answer)
-            self._line.append(answer)
-        else:
-            self._outbox.put(answer)
-            # At once: what the client does not read must be known before the next request is begun.
-            self._flush()
 
     def _ready(self, later: Later) -> None:
         """An answer came. It leaves with all others that come in this turn of the loop."""
-        if later.reason is not None:
+        if later.reason is None:
+            self._schedule()
+        else:
             self._hang_up(later.reason)
-            return
-        if later.exclusive:
-            self._exclusive = False
-        assert later.frame is not None
-        self._unsent_bytes += _size(later.frame)
-        self._schedule()
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -222,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         self._scheduled = False
         if self._transport.is_closing():
             return
-        self._flush()
+        self._line.flush()
         if self._inbox.unread and not self._blocked():
             self._work()
         else:
@@ -230,26 +202,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._finishing and not self._line and not self._outbox.busy:
             self._transport.close()
 
-    # Answers.
-
-    def _flush(self) -> None:
-        """Write what is finished at the head of the line."""
-        line = self._line
-        while line:
-            head = line[0]
-            frame = head.frame if isinstance(head, Later) else head
-            if frame is None:
-                break
-            line.popleft()
-            self._unsent_bytes -= _size(frame)
-            self._outbox.put(frame)
-        self._outbox.flush()
-
     def _hang_up(self, cause: Exception) -> None:
         """Close the connection, because of what it sent. Answers that are finished still leave."""
         notice.closed(self.client, cause)
         if not self._transport.is_closing():
-            self._flush()
+            self._line.flush()
             self._transport.close()
 
     # Bounds.
@@ -280,11 +237,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def _report(self) -> None:
         """Have answers counted that could not be sent yet."""
-        unsent = self._unsent_bytes + (self._outbox.held_bytes if self._outbox.busy else 0)
+        unsent = self._line.unsent_bytes + (self._outbox.held_bytes if self._outbox.busy else 0)
         self._listener.budget.unsent_bytes += unsent - self._reported_bytes
         self._reported_bytes = unsent
-
-
-def _size(frame: Frame) -> int:
-    """Bytes of memory in an answer; a stretch of a file takes none."""
-    return len(frame) if isinstance(frame, bytes) else sum(len(part) for part in frame if not isinstance(part, Stretch))

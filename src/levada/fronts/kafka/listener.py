@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -35,7 +36,7 @@ class Listener:
     def __init__(self, node: Node) -> None:
         config = node.config
         self._node = node
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[tuple[str, int], Node] = {}
         self.loop = asyncio.get_running_loop()
         self.dispatcher = Dispatcher()
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
@@ -57,27 +58,25 @@ class Listener:
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else error
             raise CannotListen(f"cannot listen on {config.host}:{config.kafka_port} for Kafka: {reason}") from error
-        host, port = self._server.sockets[0].getsockname()[:2]
-        if config.kafka_advertised:
-            self._node.host, self._node.port = split_listener(config.kafka_advertised)
-        else:
-            self._node.host, self._node.port = host, port
+        advertised = split_listener(config.kafka_advertised) if config.kafka_advertised else self.addresses[0]
+        self._node.host, self._node.port = advertised
         self._schedule_sweep()
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where connections are accepted."""
+        """Where connections are accepted; IPv4 first, which every client of a host with both can reach."""
         assert self._server is not None, "start() first"
-        return [socket.getsockname()[:2] for socket in self._server.sockets]
+        sockets = sorted(self._server.sockets, key=lambda each: each.family != socket.AF_INET)
+        return [each.getsockname()[:2] for each in sockets]
 
     def node_at(self, local: tuple[str, int] | None) -> Node:
         """This broker as a client sees it that reached us at this address."""
         if self._node.host not in _WILDCARDS or local is None:
             return self._node
-        host = local[0].removeprefix("::ffff:")
-        if host not in self._nodes:
-            self._nodes[host] = replace(self._node, host=host)
-        return self._nodes[host]
+        host, port = local[0].removeprefix("::ffff:"), local[1]
+        if (host, port) not in self._nodes:
+            self._nodes[host, port] = replace(self._node, host=host, port=port)
+        return self._nodes[host, port]
 
     def admit(self, connection: Connection) -> HangUp | None:
         """Count a new connection in, or say why not."""
