@@ -43,12 +43,16 @@ def _written(call: Call, interest: Interest, reading: Reading) -> Body:
         topics.setdefault(row.topic, []).append(row.fetched)
         fenced = fenced or row.fetched.current_leader is not None
     node = call.node
-    return write_response(
+    body = write_response(
         call.version,
         list(topics.items()),  # type: ignore[arg-type]  # names or ids, as they were asked for
         session_id=interest.id,
         endpoints=[Endpoint(node.node_id, node.host, node.port)] if fenced else (),
     )
+    if interest.id:
+        # The session's rows stay; the records are the answer's alone.
+        reading.let_go()
+    return body
 
 
 class Fetching(Later):

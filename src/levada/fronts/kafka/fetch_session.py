@@ -5,11 +5,13 @@ of where there are records, an error, or a new high watermark or log start. So a
 partitions costs as little as one of ten.
 
 A request is within a session when it names its id and next epoch; epoch 0 asks for a new one, −1 for none. A session ends
-when its client closes it, when its connection goes in the middle of a Fetch, or when others need its place.
+when its client closes it, when its connection goes in the middle of a Fetch, or when nothing was asked of it for two
+minutes: a client that comes back is told so and makes a new one. Between Fetches a session holds no records.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -170,6 +172,11 @@ class Session(Interest):
     def unwatch(self) -> None:
         self._waiter = None
 
+    @property
+    def waits(self) -> bool:
+        """Is a Fetch of it waiting?"""
+        return self._waiter is not None
+
     def abandon(self) -> None:
         self._forget(self)
 
@@ -223,18 +230,22 @@ class Sessions:
         return session
 
     def _new(self, *, by_id: bool) -> Session | None:
-        now_s = self._clock()
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is not None and now_s - oldest.used_s > IDLE_S:
-            self._end(oldest)
+        self.sweep()
         if len(self._sessions) >= self._sessions_max:
             return None
         number = random.randint(1, INT32_MAX)
         while number in self._sessions:
             number = random.randint(1, INT32_MAX)
         session = self._sessions[number] = Session(number, self._end, by_id=by_id)
-        session.used_s = now_s
+        session.used_s = self._clock()
         return session
+
+    def sweep(self) -> None:
+        """End the sessions that nobody has used for long."""
+        used_before_s = self._clock() - IDLE_S
+        idle = itertools.takewhile(lambda session: session.used_s < used_before_s, self._sessions.values())
+        for session in [session for session in idle if not session.waits]:
+            self._end(session)
 
     def _end(self, session: Session) -> None:
         self._sessions.pop(session.id, None)

@@ -100,6 +100,7 @@ class Listener:
     def _close_idle(self) -> None:
         for connection in tuple(self.connections):
             connection.sweep(_ROUNDS)
+        self._node.sessions.sweep()
         self.buffers.clear()
         self._schedule_sweep()
 

@@ -250,3 +250,20 @@ def test_without_a_free_place_there_is_no_session_until_one_was_idle_for_long() 
     open_session(sessions, 0)
     assert sessions.of(request(idle.id, 1), by_id=False) == NOT_FOUND
     assert sessions.of(request(busy.id, 2), by_id=False) is busy
+
+
+def test_sessions_that_nobody_uses_for_long_end_and_watch_nothing() -> None:
+    clock = Clock()
+    sessions = Sessions(10, clock)
+    gone, busy, waiting = (open_session(sessions, 0) for _ in range(3))
+    [row] = gone.due()
+    finish([row])
+    gone.to_tell([row])
+    waiting.watch(Waiting())
+    clock.now_s = IDLE_S + 1
+    assert sessions.of(request(busy.id, 1), by_id=False) is busy
+    sessions.sweep()
+    assert row.partition.watchers == []  # type: ignore[union-attr]
+    assert sessions.of(request(gone.id, 1), by_id=False) == NOT_FOUND
+    assert sessions.of(request(waiting.id, 1), by_id=False) is waiting
+    assert len(sessions) == 2
