@@ -83,6 +83,11 @@ class TopicIdMismatch(TopicError):
 class RecordError(LevadaError):
     """The records cannot be stored as they are."""
 
+    def __init__(self, message: str | None = None, *, index: int | None = None) -> None:
+        super().__init__(message)
+        #: Which record of the batch, where it is one of them.
+        self.index = index
+
 
 class CorruptBatch(RecordError):
     """The batch is cut short or its checksum does not match."""

@@ -24,7 +24,7 @@ from levada.wire import fetch as fetch_wire
 from levada.wire import produce as produce_wire
 from levada.wire.apis import APIS, ApiKey
 from levada.wire.produce import Produced
-from support.batches import make_batch
+from support.batches import make_batch, make_record
 from support.broker import make_config, running
 from support.raw_client import RawClient, connected
 
@@ -234,6 +234,15 @@ async def test_a_batch_above_max_message_bytes_is_too_large(
 ) -> None:
     await make_topic(server, max_message_bytes="200")
     assert (await produce(client, "t", make_batch(1, value=b"v" * 500))).error_code == 10
+
+
+async def test_the_record_that_breaks_a_rule_is_named(server: Server, client: RawClient, refusals: list[str]) -> None:
+    await make_topic(server, cleanup_policy="compact")
+    records = [make_record(0), make_record(1), make_record(2, key=None), make_record(3)]
+    row = await produce(client, "t", make_batch(records=records))
+    assert row.error_code == 87
+    assert [each.batch_index for each in row.record_errors] == [2]
+    assert server.engine.partition("t", 0).end == 0
 
 
 async def test_the_brokers_own_bookkeeping_takes_no_records(

@@ -2,21 +2,24 @@
 
 In this order, as Kafka's own validator has it: size, checksum and header, control batches, timestamps, keys on a compacted
 topic; then the batch is brought into the form the topic stores, by codec and by clock. The batch is opened only for
-what its header cannot tell: keys, a limit on old timestamps, another codec.
+what its header cannot tell: keys, a limit on old timestamps, another codec; or when it claims more records than can be
+believed of so few bytes.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from levada.config import INT64_MAX, TopicConfig
-from levada.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
-from levada.records.batch import NO_TIMESTAMP, Batch
+from levada.config import INT64_MAX, MiB, TopicConfig
+from levada.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, RecordTooLarge
+from levada.records.batch import HEADER_SIZE, NO_TIMESTAMP, RECORD_SIZE_MIN, Batch
 from levada.records.compression import codec_id
 from levada.records.read import read
 from levada.records.rewrite import recompress
 
 _KEEP: Final = "producer"
+#: A doubtful batch is unpacked up to here: its producer would have had to collect this much of next to nothing.
+_DOUBTFUL_BYTES_MAX: Final = 4 * MiB
 
 
 class Intake:
@@ -41,6 +44,8 @@ class Intake:
         if batch.size > self._size_max:
             self._refuse_size(batch)
         batch.check()
+        if batch.is_doubtful:
+            _check_count(batch)
         if batch.is_control:
             raise InvalidRecord("control batches are written by the broker alone")
         if not self._log_append_time:
@@ -77,11 +82,22 @@ class Intake:
             if record.timestamp_ms != NO_TIMESTAMP and now_ms - record.timestamp_ms > self._before_max_ms:
                 raise InvalidTimestamp(
                     f"record {index} has timestamp {record.timestamp_ms}, {now_ms - record.timestamp_ms} ms behind the "
-                    f"broker's clock, message.timestamp.before.max.ms is {self._before_max_ms}"
+                    f"broker's clock, message.timestamp.before.max.ms is {self._before_max_ms}",
+                    index=index,
                 )
+
+
+def _check_count(batch: Batch) -> None:
+    if batch.record_count * RECORD_SIZE_MIN > _DOUBTFUL_BYTES_MAX:
+        raise InvalidRecord(f"the batch says it has {batch.record_count} records in {batch.size - HEADER_SIZE} bytes")
+    try:
+        for _ in read(batch, unpacked_bytes_max=_DOUBTFUL_BYTES_MAX):
+            pass
+    except CorruptBatch as reason:
+        raise InvalidRecord(f"the batch does not hold the {batch.record_count} records it claims: {reason}") from None
 
 
 def _check_keys(batch: Batch) -> None:
     for index, record in enumerate(read(batch)):
         if record.key is None:
-            raise InvalidRecord(f"record {index} has no key, which a compacted topic needs")
+            raise InvalidRecord(f"record {index} has no key, which a compacted topic needs", index=index)

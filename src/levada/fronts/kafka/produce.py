@@ -23,6 +23,7 @@ from levada.errors import (
     InvalidRecord,
     InvalidTopicName,
     LevadaError,
+    RecordError,
     ShuttingDown,
     TimedOut,
     UnsupportedCompression,
@@ -147,7 +148,8 @@ def _batch(records: memoryview | None, version: int) -> Batch:
 
 def _refused(index: int, error: Exception) -> Produced:
     code = _TRANSACTIONAL_ID_AUTHORIZATION_FAILED if isinstance(error, _NoTransactionalId) else code_of(error)
-    return Produced(index, code, error_message=str(error))
+    one = error.index if isinstance(error, RecordError) else None
+    return Produced(index, code, record_errors=() if one is None else [(one, str(error))], error_message=str(error))
 
 
 class Durable(Later):
