@@ -86,7 +86,7 @@ def _within(segment: Segment, position: int, limit: int, max_bytes: int, end_off
     size = end - position
     if size < STRETCH_BYTES_MIN or type(opened.file) is not File:
         return None
-    if position < segment.trusted_from and not segment._verified.cover(position, end):
+    if not segment.is_verified(position, end):
         return None
     handle = opened.file._handle
     return Stretch(handle, position, size, end_offset) if _is_cached(handle.fd, position, size) else None
