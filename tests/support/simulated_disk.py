@@ -202,12 +202,19 @@ class SimulatedDisk(Disk):
         return bytes(self._node(path).data)
 
     def replace(self, path: str, data: bytes | bytearray | memoryview) -> None:
+        self._replace(path, data, sync=True)
+
+    def replace_unsynced(self, path: str, data: bytes | bytearray | memoryview) -> None:
+        self._replace(path, data, sync=False)
+
+    def _replace(self, path: str, data: bytes | bytearray | memoryview, *, sync: bool) -> None:
         self.check("replace", path)
         temporary = path + ".tmp"
         node = self._add(temporary)
         self.write(node, 0, bytes(data), temporary)
-        node.synced = bytes(node.data)
-        self.step()
+        if sync:
+            node.synced = bytes(node.data)
+            self.step()
         self.rename(temporary, path)
 
     def atomic_write(self, path: str, data: bytes | bytearray | memoryview) -> None:

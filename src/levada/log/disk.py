@@ -146,12 +146,20 @@ class Disk:
 
     def replace(self, path: str, data: bytes | bytearray | memoryview) -> None:
         """Write a small file anew: the old content or the new, never a mixture. Durable once the directory is synced."""
+        self._replace(path, data, sync=len(data) > 0)
+
+    def replace_unsynced(self, path: str, data: bytes | bytearray | memoryview) -> None:
+        """The same, but losing power may leave anything in it: for what can be told from garbage and made again."""
+        self._replace(path, data, sync=False)
+
+    def _replace(self, path: str, data: bytes | bytearray | memoryview, *, sync: bool) -> None:
         temporary = path + ".tmp"
         handle = _Handle(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
         rest = memoryview(data)
         while len(rest):
             rest = rest[os.write(handle.fd, rest) :]
-        _sync(handle.fd)
+        if sync:
+            _sync(handle.fd)
         del handle
         os.replace(temporary, path)
 

@@ -342,8 +342,10 @@ class Log:
             if self._failure:
                 raise StorageFailed(self._failure)
             if self.damage is None:
+                complete = self._store.write_tail(self.end_offset, self.producers)
                 self.mark_synced(self.sync())
-                self._store.write_tail(self.end_offset, self.producers.snapshot())
+                if not complete:
+                    raise StorageFull(f"{self.path}: there is no room for the indexes")
         except OSError as reason:
             raise _storage_error(self.path, reason) from reason
         finally:

@@ -6,14 +6,14 @@ import os.path
 from collections.abc import Iterable, Sequence
 
 from levada.config import TopicConfig
-from levada.errors import StorageFull
 from levada.log import directory
 from levada.log.disk import Disk
 from levada.log.files import Files
 from levada.log.layout import Layout
+from levada.log.producers import Producers
 from levada.log.recovery import Recovered, remove_segment
 from levada.log.scan import Unreadable
-from levada.log.segment import Segment
+from levada.log.segment import NO_ROOM, Segment
 from levada.log.snapshots import BrokenSegment
 from levada.log.successor import Rewritten
 from levada.log.swap import SWAP
@@ -144,17 +144,27 @@ class Store:
 
     # Closing
 
-    def write_tail(self, end_offset: int, snapshot: bytes) -> None:
-        """What lets the next start trust the log: a snapshot of the producers, and the indexes of the last segment."""
+    def write_tail(self, end_offset: int, producers: Producers) -> bool:
+        """What lets the next start trust the log: a snapshot of the producers, and the indexes of the last segment.
+
+        To be synced. False when there is no room for it.
+        """
         if not self._appended:
-            return
-        self._disk.replace(os.path.join(self.path, self.snapshots.add(end_offset)), snapshot)
-        if not self.layout.segments[-1].write_companions():
-            raise StorageFull(f"{self.path}: there is no room for the indexes")
+            return True
+        snapshot = os.path.join(self.path, self.snapshots.add(end_offset))
+        try:
+            # One that knows of nobody is soon made again, and has a checksum to tell that it has to be.
+            replace = self._disk.replace if len(producers) else self._disk.replace_unsynced
+            replace(snapshot, producers.snapshot())
+        except OSError as reason:
+            if reason.errno not in NO_ROOM:
+                raise
+            return False
         wanted = {*self.layout.bases, end_offset}
         for file in self.snapshots.drop(lambda offset: offset not in wanted):
             self._disk.unlink(os.path.join(self.path, file))
-        self._disk.fsync_dir(self.path)
+        self.unsynced.renamed()
+        return self.layout.segments[-1].write_companions()
 
     def release(self) -> None:
         """Let go of the files as they are."""

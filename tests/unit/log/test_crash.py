@@ -123,6 +123,22 @@ def test_every_acknowledged_batch_survives_a_power_cut_at_any_moment(
     assert contents(open_log(disk, recovery_point=point, same_boot=False))[:-1] == kept
 
 
+@settings(max_examples=50, deadline=None)
+@given(steps, st.randoms(use_true_random=False), st.booleans())
+def test_a_closed_log_needs_no_recovery_after_a_power_cut(
+    todo: list[str], chance: random.Random, with_producers: bool
+) -> None:
+    disk, history = SimulatedDisk(), History()
+    if not with_producers:
+        history.next = lambda _: make_batch(2)  # type: ignore[method-assign]
+        todo = [step for step in todo if step not in "xX"]
+    live(disk, history, [*todo, "c"])
+    disk.crash(chance)
+    log = open_log(disk, clean=True, same_boot=False)
+    check(log, history)
+    assert log.end_offset == history.acknowledged
+
+
 @settings(max_examples=100, deadline=None)
 @given(steps, st.integers(1, 200), st.randoms(use_true_random=False), st.booleans())
 def test_a_power_cut_while_recovering_from_one_loses_nothing_either(
