@@ -37,8 +37,6 @@ class Dispatcher:
         handler = self.handlers.get(api_key)
         if handler is None or not handler.advertised_from <= version <= handler.api.max_version:
             return self._unsupported(call)
-        if not handler.loaded:
-            handler.load()
         try:
             answer = self._begin(handler, frame[start:], call)
         except (MalformedFrame, HangUp):
@@ -48,6 +46,8 @@ class Dispatcher:
         return answer if answer is None or isinstance(answer, Later) else framed(call, answer)
 
     def _begin(self, handler: Handler, body: memoryview, call: Call) -> Body | Later | None:
+        if not handler.loaded:
+            handler.load()
         if handler.serve is not None:
             return handler.serve(body, call)
         request = read_request(call.api_key, call.version, body)
