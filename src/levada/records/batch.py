@@ -53,6 +53,12 @@ _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _PRODUCER: Final = Struct(">qhi")
 _CODECS_MAX: Final = 4
+#: Length, attributes, timestamp, offset, key length, value length, header count: a byte each.
+RECORD_SIZE_MIN: Final = 7
+#: Records that differ in nothing but their offsets were seen to need a third of a byte each, with zstd.
+PLAUSIBLE_RECORDS_PER_BYTE: Final = 4
+#: What `length` counts of the header.
+_HEADER_LENGTH: Final = HEADER_SIZE - LENGTH_END
 _SEQUENCES: Final = 2**31
 
 
@@ -177,6 +183,11 @@ class Batch:
         """The records, still compressed."""
         return self.view[HEADER_SIZE:]
 
+    @property
+    def is_doubtful(self) -> bool:
+        """True when it says it has more records than are ever packed into so few bytes: open it before believing it."""
+        return self.record_count > PLAUSIBLE_RECORDS_PER_BYTE * (self.length - _HEADER_LENGTH)
+
     def stamp(self, base_offset: int, leader_epoch: int) -> None:
         """Give the batch its place in the log. Neither field is under the CRC."""
         _STAMP.pack_into(self.view, 0, base_offset, self.length, leader_epoch)
@@ -212,8 +223,11 @@ class Batch:
             raise InvalidRecord(
                 f"the batch says it has {self.record_count} records and its last offset delta is {self.last_offset_delta}"
             )
-        if self.codec > _CODECS_MAX:
-            raise UnsupportedCompression(f"compression codec {self.codec} is not known; 0 to {_CODECS_MAX} are")
+        codec = self.attributes & CODEC_MASK
+        if not codec and self.record_count * RECORD_SIZE_MIN > self.length - _HEADER_LENGTH:
+            raise InvalidRecord(f"the batch says it has {self.record_count} records in {self.size - HEADER_SIZE} bytes")
+        if codec > _CODECS_MAX:
+            raise UnsupportedCompression(f"compression codec {codec} is not known; 0 to {_CODECS_MAX} are")
         if self.attributes & DELETE_HORIZON:
             raise InvalidRecord("only compaction sets a delete horizon")
         self._check_producer()

@@ -129,6 +129,32 @@ def test_a_header_that_contradicts_itself_is_invalid(field: int, value: int) -> 
         batch.check()
 
 
+def claiming(batch: Batch, count: int) -> Batch:
+    """The batch with another number of records in its header."""
+    return rewritten(rewritten(batch, 6, count - 1), 12, count)
+
+
+def test_more_records_than_the_bytes_can_hold_are_invalid() -> None:
+    batch = make_batch(3)
+    for count in ((batch.size - HEADER_SIZE) // 7 + 1, 2**31 - 1):
+        with pytest.raises(InvalidRecord, match=f"{count} records"):
+            claiming(batch, count).check()
+
+
+def test_the_smallest_records_fit() -> None:
+    smallest = make_batch(records=[Record(offset, 0, None, None) for offset in range(60)])
+    assert smallest.size == HEADER_SIZE + 7 * 60
+    smallest.check()
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_packed_batch_is_doubtful_when_it_claims_more_than_codecs_do(codec: str) -> None:
+    batch = make_batch(3, codec=codec)
+    assert not batch.is_doubtful
+    assert not make_batch(2000, codec=codec, key=None, value=None).is_doubtful
+    assert claiming(batch, 1000).is_doubtful
+
+
 def test_a_transaction_needs_a_producer() -> None:
     with pytest.raises(InvalidRecord):
         rewritten(make_batch(3), 5, 1 << 4).check()

@@ -65,6 +65,32 @@ def test_an_unknown_codec_is_refused() -> None:
         intake().admit(Batch(batch.view), NOW_MS)
 
 
+def claiming(batch: Batch, count: int) -> Batch:
+    """The batch with another number of records in its header."""
+    batch.view[23:27] = (count - 1).to_bytes(4, "big")
+    batch.view[57:61] = count.to_bytes(4, "big")
+    checksum(batch.view)
+    return Batch(batch.view)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("count", [5000, 2**31 - 1])
+def test_a_batch_that_claims_more_records_than_it_holds_is_refused(codec: str, count: int) -> None:
+    with pytest.raises(InvalidRecord, match="records"):
+        intake().admit(claiming(make_batch(codec=codec), count), NOW_MS)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_doubtful_batch_is_taken_when_its_records_are_there(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("levada.records.batch.PLAUSIBLE_RECORDS_PER_BYTE", 0)
+    batch = make_batch(count=100, codec=codec, timestamp_ms=NOW_MS)
+    assert batch.is_doubtful
+    assert intake().admit(batch, NOW_MS) is batch
+    for count in (99, 101):
+        with pytest.raises(InvalidRecord, match="records"):
+            intake().admit(claiming(make_batch(count=100, codec=codec), count), NOW_MS)
+
+
 def test_a_header_that_contradicts_itself_is_refused() -> None:
     batch = make_batch(count=3)
     batch.view[60] = 4
