@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 IN_FLIGHT_MAX: Final = 1000
 #: Memory of finished answers that wait for earlier ones.
 UNSENT_BYTES_MAX: Final = MiB
+#: How often a frame may be found unfinished while memory is scarce.
+_PRESS_ROUNDS: Final = 12
 #: On the same machine a socket buffer that fits the processor's cache halves the cost of sending; left to itself it
 #: would grow to megabytes. Elsewhere its growth is what fills a long line.
 _LOOPBACK_BYTES: Final = 256 * KiB
@@ -48,11 +50,13 @@ class Connection(asyncio.BufferedProtocol):
         "_listener",
         "_node",
         "_outbox",
+        "_pace",
         "_reported_bytes",
         "_scheduled",
         "_serve",
         "_transport",
         "_waits_for_memory",
+        "_wanted_bytes",
         "client",
         "idle_rounds",
     )
@@ -66,10 +70,13 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener
         self._serve = listener.dispatcher.serve
         self._inbox = Inbox(listener.scratch, listener.buffers, listener.frame_bytes_max)
-        #: What the budget has granted for frames that are being received, and knows of unsent answers.
+        #: What the budget has granted for frames that are being received, is asked for, and knows of unsent answers.
         self._charged_bytes = 0
+        self._wanted_bytes = 0
         self._reported_bytes = 0
         self._waits_for_memory = False
+        #: The frame that was under way when memory was last scarce, and how much of it had come.
+        self._pace = (0, 0)
         self._finishing = False
         self._scheduled = False
         self._host = self.client = ""
@@ -113,10 +120,8 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox.close()
         budget = self._listener.budget
         budget.unsent_bytes -= self._reported_bytes
-        if self._waits_for_memory:
-            budget.forget(self._granted)
-        else:
-            budget.give(self._charged_bytes)
+        budget.forget(self._granted)
+        budget.give(self._charged_bytes, self._granted)
 
     # What the listener calls.
 
@@ -132,6 +137,21 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
         elif not self._line:
             self._transport.close()
+
+    def press(self, bytes_min: int) -> None:
+        """Memory is scarce: close the connection if too little of a frame came since the last time, less than `bytes_min` and
+        less than brings it here in a dozen rounds. What little waits behind its own requests may stay.
+        """
+        inbox = self._inbox
+        frame, kept = self._pace
+        self._pace = (inbox.frames_begun, inbox.kept_bytes)
+        if self._waits_for_memory or not self._charged_bytes or frame != inbox.frames_begun:
+            return
+        if self._charged_bytes < bytes_min and self._blocked():
+            return
+        if inbox.kept_bytes - kept < max(bytes_min, inbox.frame_bytes // _PRESS_ROUNDS):
+            notice.closed(self.client, "its request comes too slowly while others wait for memory")
+            self._transport.abort()
 
     def finish(self) -> None:
         """Begin no more requests; close when those in flight are answered."""
@@ -225,13 +245,19 @@ class Connection(asyncio.BufferedProtocol):
         held = self._inbox.held_bytes
         if held == self._charged_bytes or self._waits_for_memory:
             return
-        budget = self._listener.budget
-        budget.give(self._charged_bytes)
-        self._charged_bytes = held
-        if held:
-            self._waits_for_memory = not budget.take(held, self._granted)
+        budget, more = self._listener.budget, held - self._charged_bytes
+        if more < 0:
+            self._charged_bytes = held
+            budget.give(-more, self._granted)
+        elif (budget.grow if self._charged_bytes else budget.take)(more, self._granted):
+            self._charged_bytes = held
+        else:
+            self._waits_for_memory = True
+            self._wanted_bytes = held
+            self._listener.press_soon()
 
     def _granted(self) -> None:
+        self._charged_bytes = self._wanted_bytes
         self._waits_for_memory = False
         self._schedule()
 

@@ -3,7 +3,8 @@
 A frame is `int32 size | size bytes`. The bytes of a read land in a scratch buffer that all connections share, because a
 read and the handling of what it brought happen in one go. Only what is left over, a frame that is not complete or not
 yet taken, moves to a buffer of the connection's own; an idle connection holds none. A large frame is received straight
-into its own buffer, so its records are copied once, socket to buffer.
+into its own buffer, so its records are copied once, socket to buffer. It gets room step by step: what has been promised
+costs nothing, only what came.
 
 No sockets and no clock here: `room()` says where the next bytes go, `received(n)` that they came, `take()` gives whole
 frames, `settle()` closes the round. A frame is valid until `settle()`; after that its memory may be used again.
@@ -20,6 +21,9 @@ from levada.errors import MalformedFrame
 
 SIZE: Final = Struct(">i")
 SCRATCH_BYTES: Final = 128 * KiB
+#: Room for the first bytes of a large frame; from then on there is room for some times what has come.
+_FIRST_BYTES: Final = 256 * KiB
+_GROWTH: Final = 4
 _unpack_size = SIZE.unpack_from
 
 
@@ -67,7 +71,18 @@ class Buffers:
 class Inbox:
     """The received bytes of one connection that were not taken yet: `data[begin:end]`."""
 
-    __slots__ = ("_begin", "_buffers", "_data", "_end", "_frame_bytes_max", "_own", "_prefix", "_scratch")
+    __slots__ = (
+        "_begin",
+        "_buffers",
+        "_data",
+        "_end",
+        "_frame_bytes_max",
+        "_own",
+        "_prefix",
+        "_reach",
+        "_scratch",
+        "frames_begun",
+    )
 
     def __init__(self, scratch: memoryview, buffers: Buffers, frame_bytes_max: int) -> None:
         self._scratch = scratch
@@ -80,11 +95,25 @@ class Inbox:
         self._prefix = b""
         self._begin = 0
         self._end = 0
+        #: Up to where the connection's own buffer may be filled now.
+        self._reach = 0
+        #: How many frames got a buffer of their own.
+        self.frames_begun = 0
 
     @property
     def held_bytes(self) -> int:
-        """Memory that belongs to this connection alone."""
-        return 0 if self._own is None else len(self._own)
+        """Memory that belongs to this connection alone, as far as it can have been filled."""
+        return self._reach
+
+    @property
+    def kept_bytes(self) -> int:
+        """What of it has been filled."""
+        return 0 if self._own is None else self._end
+
+    @property
+    def frame_bytes(self) -> int:
+        """The size of what is being received into it."""
+        return 0 if self._own is None else len(self._data)
 
     @property
     def unread(self) -> bool:
@@ -98,7 +127,8 @@ class Inbox:
             if self._end:
                 self._scratch[: self._end] = self._prefix
                 self._prefix = b""
-        return self._data[self._end :]
+            return self._data[self._end :]
+        return self._data[self._end : self._reach]
 
     def received(self, count: int) -> None:
         self._end += count
@@ -137,6 +167,8 @@ class Inbox:
         # A size that take() will refuse makes no room.
         needed = max(unread, 4 + size) if size <= self._frame_bytes_max else unread
         if self._own is not None and self._begin + needed <= len(self._data):
+            if self._end >= self._reach:
+                self._reach = min(len(self._data), _GROWTH * self._end)
             return
         own = self._buffers.get(needed)
         data = memoryview(own)
@@ -146,10 +178,13 @@ class Inbox:
         # No more than this frame: the bytes after it belong in the scratch buffer.
         self._data = data[:needed]
         self._end = unread
+        self._reach = min(needed, max(_FIRST_BYTES, _GROWTH * unread))
+        self.frames_begun += 1
 
     def _release(self) -> None:
         if self._own is not None:
             self._buffers.put(self._own)
             self._own = None
             self._data = self._scratch
+            self._reach = 0
         self._begin = self._end = 0

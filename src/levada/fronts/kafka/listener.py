@@ -13,7 +13,7 @@ import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from levada.config import split_listener
+from levada.config import KiB, split_listener
 from levada.errors import CannotListen
 from levada.fronts.kafka.budget import Budget
 from levada.fronts.kafka.connection import Connection
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 #: An idle connection is closed at most a tenth of connections.max.idle.ms late.
 _ROUNDS: Final = 10
 _BACKLOG: Final = 1024
+#: While some wait for memory, a frame must come at this pace or make room.
+_PRESS_S: Final = 5.0
+_PRESS_BYTES: Final = 256 * KiB
 _WILDCARDS: Final = ("", "0.0.0.0", "::")
 
 
@@ -47,6 +50,7 @@ class Listener:
         self._emptied = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
+        self._press: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Bind and accept. From here on the node knows its address."""
@@ -92,6 +96,18 @@ class Listener:
         if not self.connections:
             self._emptied.set()
 
+    def press_soon(self) -> None:
+        """Somebody waits for memory: whoever holds some has to get on."""
+        if self._press is None:
+            self._press = self.loop.call_later(_PRESS_S, self._press_all)
+
+    def _press_all(self) -> None:
+        self._press = None
+        for connection in tuple(self.connections):
+            connection.press(_PRESS_BYTES)
+        if self.budget.is_scarce:
+            self.press_soon()
+
     def _schedule_sweep(self) -> None:
         idle_ms = self._node.config.number("connections.max.idle.ms")
         if idle_ms > 0:
@@ -106,8 +122,9 @@ class Listener:
 
     async def stop(self, grace_s: float) -> None:
         """Accept no more, answer what is in flight, close. Within the grace time, by force after it."""
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._press):
+            if timer is not None:
+                timer.cancel()
         if self._server is not None:
             self._server.close()
         with contextlib.suppress(TimeoutError):

@@ -50,6 +50,24 @@ def test_someone_who_went_is_not_granted_anything() -> None:
     assert budget.taken_bytes == 0
 
 
+def test_one_frame_at_a_time_is_received_to_its_end_when_all_is_taken() -> None:
+    budget = Budget(100)
+    granted: list[str] = []
+    takers = {name: (lambda name=name: granted.append(name)) for name in "abcd"}
+    for name in "abc":
+        assert budget.take(40, takers[name])
+    assert not budget.take(40, takers["d"])
+    assert budget.grow(500, takers["a"])
+    assert not budget.grow(10, takers["b"])
+    assert not budget.grow(10, takers["c"])
+    assert budget.grow(500, takers["a"])
+    budget.give(1040, takers["a"])
+    assert granted == ["b", "c"]
+    budget.give(50, takers["b"])
+    assert granted == ["b", "c", "d"]
+    assert budget.taken_bytes == 90 and not budget.is_scarce
+
+
 def test_answers_shrink_as_unsent_ones_pile_up() -> None:
     budget = Budget(256 * MiB)
     assert budget.answer_bytes_max() == ANSWER_BYTES_MAX

@@ -5,7 +5,7 @@ import os
 import random
 import struct
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
@@ -55,6 +55,10 @@ class FakeListener:
         self.budget = Budget(limit_bytes)
         self.loop = asyncio.get_running_loop()
         self.connections: set[Connection] = set()
+        self.pressed = False
+
+    def press_soon(self) -> None:
+        self.pressed = True
 
     def node_at(self, local: object) -> Any:
         return None
@@ -309,15 +313,16 @@ async def test_requests_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_frame_waits_while_the_broker_holds_too_many_bytes() -> None:
     listener = FakeListener(lambda body: frame(struct.pack(">i", len(body))), limit_bytes=MiB)
     async with connected(listener) as greedy, connected(listener) as patient:
-        greedy.writer.write(struct.pack(">i", 2 * MiB) + b"x" * (200 * KiB))
+        greedy.writer.write(struct.pack(">i", 2 * MiB) + b"x" * MiB)
         await asyncio.sleep(0.05)
         patient.writer.write(frame(b"y" * MiB))
         assert await patient.nothing_comes()
+        assert listener.pressed
         # Small requests still go: they hold nothing.
         async with connected(listener) as small:
             small.send(b"hi")
             assert await small.receive() == struct.pack(">i", 2)
-        greedy.writer.write(b"x" * (2 * MiB - 200 * KiB))
+        greedy.writer.write(b"x" * MiB)
         assert await greedy.receive() == struct.pack(">i", 2 * MiB)
         assert await patient.receive() == struct.pack(">i", MiB)
     assert listener.budget.taken_bytes == 0
@@ -326,13 +331,67 @@ async def test_a_frame_waits_while_the_broker_holds_too_many_bytes() -> None:
 async def test_whoever_goes_while_waiting_for_memory_is_forgotten() -> None:
     listener = FakeListener(lambda body: frame(b"ok"), limit_bytes=MiB)
     async with connected(listener) as greedy:
-        greedy.writer.write(struct.pack(">i", 2 * MiB) + b"x" * (200 * KiB))
+        greedy.writer.write(struct.pack(">i", 2 * MiB) + b"x" * MiB)
         await asyncio.sleep(0.05)
         async with connected(listener) as patient:
             patient.writer.write(frame(b"y" * MiB)[: 300 * KiB])
             await asyncio.sleep(0.05)
-        greedy.writer.write(b"x" * (2 * MiB - 200 * KiB))
+            assert listener.budget.is_scarce
+        assert not listener.budget.is_scarce
+        greedy.writer.write(b"x" * MiB)
         assert await greedy.receive() == b"ok"
+    assert listener.budget.taken_bytes == 0
+
+
+async def test_a_promise_takes_nothing_from_others() -> None:
+    listener = FakeListener(lambda body: frame(struct.pack(">i", len(body))), limit_bytes=4 * MiB)
+    async with connected(listener) as one, connected(listener) as two, connected(listener) as client:
+        for liar in (one, two):
+            liar.writer.write(struct.pack(">i", 16 * MiB) + b"abcd")
+        await asyncio.sleep(0.05)
+        assert 0 < listener.budget.taken_bytes <= MiB
+        client.send(b"x" * MiB)
+        assert await client.receive() == struct.pack(">i", MiB)
+    assert listener.budget.taken_bytes == 0
+
+
+async def test_frames_that_fill_the_memory_together_are_all_received() -> None:
+    listener = FakeListener(lambda body: frame(struct.pack(">i", len(body))), limit_bytes=MiB)
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connected(listener)) for _ in range(6)]
+        for client in clients:
+            client.writer.write(struct.pack(">i", 3 * MiB) + b"x" * MiB)
+        await asyncio.sleep(0.05)
+        assert listener.budget.taken_bytes <= 5 * MiB
+        for client in clients:
+            client.writer.write(b"x" * (2 * MiB))
+        for client in clients:
+            assert await client.receive() == struct.pack(">i", 3 * MiB)
+    assert listener.budget.taken_bytes == 0
+
+
+async def test_while_memory_is_scarce_whoever_does_not_get_on_is_closed(notices: list[tuple[str, str]]) -> None:
+    listener = FakeListener(lambda body: frame(b"ok"), limit_bytes=MiB)
+    async with connected(listener) as idle:
+        [connection] = listener.connections
+        idle.writer.write(struct.pack(">i", 8 * MiB) + b"x" * MiB)
+        await asyncio.sleep(0.05)
+        connection.press(64 * KiB)
+        async with connected(listener) as patient:
+            patient.writer.write(frame(b"y" * MiB))
+            await asyncio.sleep(0.05)
+            idle.writer.write(b"x" * MiB)
+            await asyncio.sleep(0.05)
+            connection.press(64 * KiB)
+            assert not notices
+            idle.writer.write(b"x" * (100 * KiB))
+            await asyncio.sleep(0.05)
+            for each in tuple(listener.connections):
+                each.press(64 * KiB)
+            [(_, cause)] = notices
+            assert "too slowly" in cause
+            assert await idle.is_closed()
+            assert await patient.receive() == b"ok"
     assert listener.budget.taken_bytes == 0
 
 

@@ -85,6 +85,19 @@ def test_a_large_frame_is_received_into_its_own_buffer_and_no_further() -> None:
     assert inbox.held_bytes >= 304
 
 
+def test_a_huge_frame_gets_room_as_it_comes() -> None:
+    inbox = make_inbox(frame_bytes_max=100 * KiB * KiB)
+    put(inbox, struct.pack(">i", 100 * KiB * KiB) + b"abcd")
+    inbox.settle()
+    assert inbox.held_bytes == len(inbox.room()) + 8 == 256 * KiB
+    while inbox.held_bytes < 100 * KiB * KiB:
+        came = inbox.kept_bytes
+        inbox.received(len(inbox.room()))
+        inbox.settle()
+        assert came < inbox.kept_bytes
+        assert inbox.held_bytes <= 4 * inbox.kept_bytes
+
+
 def test_a_frame_above_the_limit_is_refused_and_makes_no_room() -> None:
     inbox = make_inbox(frame_bytes_max=100)
     put(inbox, struct.pack(">i", 2**31 - 1) + b"abc")
