@@ -6,6 +6,7 @@
     <data>/unrecovered-partitions             partitions not opened since a crash
     <data>/topics/<topic>-<partition>/        the log
     <data>/topics/<topic id>-<partition>-delete/   a partition of a deleted topic, on its way out
+    <data>/topics/<topic>-<partition>.<topic id>.unknown/   one of a topic that is not registered and was not deleted
 
 Opening clears the clean flag before anything else is written, and only `close` sets it. Everything here blocks: the
 engine calls it in a worker thread.
@@ -37,6 +38,8 @@ from levada.log.disk import Disk
 
 PRODUCER_ID_BLOCK: Final = 1_000
 DELETED: Final = "-delete"
+UNKNOWN: Final = ".unknown"
+_PREFIX_LENGTH: Final = 200
 
 #: From a format version to what makes it the next one. Every version that was ever released stays here.
 Upgrade = Callable[[Path, Disk], None]
@@ -176,6 +179,10 @@ class DataDir:
     def deleted_path(self, topic_id: UUID, partition: int) -> Path:
         """Where a deleted partition goes first; shorter than any name's limit, and never a partition's own."""
         return self.path / "topics" / f"{topic_id.hex}-{partition}{DELETED}"
+
+    def unknown_path(self, at: At, topic_id: UUID) -> Path:
+        """Where a partition is kept whose topic nobody knows; never longer than a name may be."""
+        return self.path / "topics" / f"{at.topic[:_PREFIX_LENGTH]}-{at.partition}.{topic_id.hex}{UNKNOWN}"
 
     def partitions(self) -> list[At]:
         """Every partition that has a directory."""

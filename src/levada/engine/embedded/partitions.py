@@ -2,7 +2,8 @@
 
 A topic's directories are made when a partition is first used, so a topic that nobody wrote to costs one record in the
 registry. A directory belongs to a topic if its `partition.metadata` has the topic's id. Deletion renames first: what a
-crash leaves behind is found again by its name, or by an id that no topic has.
+crash leaves behind is found again by its name, or by the id of a topic that the registry says was deleted. Directories of
+topics that nobody deleted are put aside and kept.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Partitions:
         known = self._data.recovery.of(at)
         path = self._data.partition_path(at)
         try:
-            was_there = self._claim(path, info.id, at.partition)
+            was_there = self._claim(at, path, info.id)
             if not known.clean:
                 # What can be read after this start must be there after the next.
                 partition_metadata.settle(self._data.disk, path)
@@ -137,18 +138,28 @@ class Partitions:
         self._opened(partition)
         return partition
 
-    def _claim(self, path: Path, topic_id: UUID, index: int) -> bool:
-        """Make the directory this topic's, or find that it is: True. One left by a topic of the same name is put aside."""
+    def _claim(self, at: At, path: Path, topic_id: UUID) -> bool:
+        """Make the directory this topic's, or find that it is: True. One of another topic of that name is put aside."""
         disk = self._data.disk
         found = partition_metadata.read(disk, path)
         if found == topic_id:
             return True
         if found is not None:
-            _log.warning("directory of a deleted topic put aside", directory=str(path), topic_id=str(found))
-            disk.rename(str(path), str(self._data.deleted_path(found, index)))
+            self._put_aside(at, path, found)
         disk.mkdir(str(path))
         partition_metadata.write(disk, path, topic_id)
         return False
+
+    def _put_aside(self, at: At, path: Path, topic_id: UUID) -> Path | None:
+        """Rename a directory that is no topic's any more; return where it is if it may be removed."""
+        if topic_id in self._registry.deleted:
+            _log.info("directory of a deleted topic put aside", directory=str(path), topic_id=str(topic_id))
+            target = doomed = self._data.deleted_path(topic_id, at.partition)
+        else:
+            target, doomed = self._data.unknown_path(at, topic_id), None
+            _log.warning("directory of an unknown topic put aside", directory=str(path), kept_as=str(target))
+        self._data.disk.rename(str(path), str(target))
+        return doomed
 
     # Removal
 
@@ -163,6 +174,7 @@ class Partitions:
             partition.log.abandon()
         try:
             await self._workers(partial(self._remove, info))
+            self._registry.deleted.discard(info.id)
             await self._forget([At(info.name, index) for index in range(info.partitions)])
         except OSError as reason:
             raise storage_error(info.name, reason) from reason
@@ -197,7 +209,7 @@ class Partitions:
             self._data.disk.remove_tree(str(path))
 
     def remove_leftovers(self) -> None:
-        """After a crash: finish deletions that it cut short. Nothing is removed that is not known to be ours."""
+        """After a crash: finish deletions that it cut short. Nothing is removed that is not known to have been deleted."""
         for at in self._data.partitions():
             if self._registry.get(at.topic) is None:
                 self._remove_unregistered(at)
@@ -205,14 +217,13 @@ class Partitions:
     def _remove_unregistered(self, at: At) -> None:
         path = self._data.partition_path(at)
         topic_id = partition_metadata.read(self._data.disk, path)
-        if topic_id is None:
+        if topic_id is None or self._data.disk.exists(str(self._data.unknown_path(at, topic_id))):
             _log.warning("directory belongs to no topic; left alone", directory=str(path))
             self._strays.add(at.topic)
             return
-        _log.info("removing the rest of a deleted topic", directory=str(path), topic_id=str(topic_id))
-        target = str(self._data.deleted_path(topic_id, at.partition))
-        self._data.disk.rename(str(path), target)
-        self._data.disk.remove_tree(target)
+        doomed = self._put_aside(at, path, topic_id)
+        if doomed is not None:
+            self._data.disk.remove_tree(str(doomed))
         self._data.recovery.forget(at)
 
     def check_free(self, name: str) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from levada.config import MiB
-from levada.engine.names import TOPICS, is_internal
+from levada.engine.names import TOPICS, TRANSACTION_STATE, is_internal
 from levada.engine.port import TopicInfo
 from levada.errors import StorageFailed
 
@@ -30,12 +30,23 @@ INTERNAL_SETTINGS: Final = {
     "segment.bytes": str(16 * MiB),
     "max.message.bytes": str(64 * MiB),
 }
+_SYNCED: Final = {"levada.durability": "fsync"}
+
+
+def internal_settings(name: str) -> dict[str, str]:
+    """What an internal topic is made with. Only committed offsets follow the broker's default durability."""
+    return {**INTERNAL_SETTINGS, **fixed_settings(name)}
+
+
+def fixed_settings(name: str) -> dict[str, str]:
+    """What nobody may change: a lost record of a topic takes the topic along, one of a transaction half of its records."""
+    return _SYNCED if name in (TOPICS, TRANSACTION_STATE) else {}
 
 
 def registry_topic(cluster_id: str) -> TopicInfo:
     """The topic that holds all others. Nothing records it, so nothing can lose it."""
     topic_id = uuid5(_NAMESPACE, f"{cluster_id}/{TOPICS}")
-    return TopicInfo(name=TOPICS, id=topic_id, partitions=1, settings=INTERNAL_SETTINGS, internal=True)
+    return TopicInfo(name=TOPICS, id=topic_id, partitions=1, settings=internal_settings(TOPICS), internal=True)
 
 
 def encode(info: TopicInfo, created_ms: int) -> tuple[bytes, bytes]:
@@ -62,7 +73,7 @@ def decode(key: bytes, value: bytes) -> tuple[TopicInfo, int]:
             name=name,
             id=UUID(fields["id"]),
             partitions=int(fields["partitions"]),
-            settings={str(key): str(setting) for key, setting in fields["settings"].items()},
+            settings={str(key): str(setting) for key, setting in fields["settings"].items()} | fixed_settings(name),
             internal=is_internal(name),
         )
         return info, int(fields["created_ms"])
@@ -75,6 +86,8 @@ class Registry:
 
     def __init__(self, own: TopicInfo) -> None:
         self.version = 0
+        #: Ids of topics that were deleted, and whose files may still be there.
+        self.deleted: set[UUID] = set()
         self._topics: dict[str, TopicInfo] = {own.name: own}
         self._by_id: dict[UUID, TopicInfo] = {own.id: own}
         self._created_ms: dict[str, int] = {}
@@ -124,6 +137,7 @@ class Registry:
         """There is no such topic any more."""
         info = self._topics.pop(name, None)
         if info is not None:
+            self.deleted.add(info.id)
             del self._by_id[info.id]
             del self._created_ms[name]
             self._moved()

@@ -17,7 +17,7 @@ from levada.config import TopicConfig, topic_config
 from levada.engine.embedded import registry as records
 from levada.engine.embedded.journal import Journal
 from levada.engine.embedded.partitions import Partitions
-from levada.engine.embedded.registry import INTERNAL_SETTINGS, Registry
+from levada.engine.embedded.registry import Registry
 from levada.engine.names import KEPT_TOPICS, TOPICS, check_name, check_partitions, is_internal
 from levada.engine.port import At, TopicInfo, TopicSpec
 from levada.errors import PartitionsCannotShrink, PolicyViolation, TopicExists, UnknownPartition, UnknownTopic
@@ -106,6 +106,9 @@ class Topics:
             if name == TOPICS:
                 raise PolicyViolation(f"topic {name} holds all others; its settings are fixed")
             changed = records.with_settings(info, settings)
+            fixed = records.fixed_settings(name)
+            if not fixed.items() <= changed.settings.items():
+                raise PolicyViolation(f"topic {name} is kept by the broker; {', '.join(fixed)} is fixed")
             config = self._configs.of(changed.settings)
             if changed.settings != info.settings:
                 await self._put(changed, self._registry.created_ms(name))
@@ -132,7 +135,7 @@ class Topics:
         info = self._registry.get(name)
         if info is not None:
             return info, 0
-        info = TopicInfo(name=name, id=uuid4(), partitions=1, settings=INTERNAL_SETTINGS, internal=True)
+        info = TopicInfo(name=name, id=uuid4(), partitions=1, settings=records.internal_settings(name), internal=True)
         created_ms = self._now_ms()
         end = self._journal.append([records.encode(info, created_ms)])
         self._registry.put(info, created_ms)

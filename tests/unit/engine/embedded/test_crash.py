@@ -222,3 +222,20 @@ async def keep_writing(engine: EmbeddedEngine) -> None:
                 assert appended.durable
             except LevadaError as error:
                 pytest.fail(f"{info.name} takes no writes: {error}")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("default", ["os", "interval:60000"])
+async def test_a_topic_outlives_a_power_failure_whatever_the_default(
+    default: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = SimulatedTree()
+    monkeypatch.setattr(datadir, "boot_id", lambda: "before")
+    async with running(DATA, disk=tree, topic={"levada.durability": default}) as engine:
+        at = await make_topic(engine, "money", levada_durability="fsync")
+        assert (await engine.append(at, batch_of(b"paid"))).durable
+        fork = tree.fork()
+        fork.crash(Random(seed))
+    monkeypatch.setattr(datadir, "boot_id", lambda: "after")
+    async with running(DATA, disk=fork, topic={"levada.durability": default}) as engine:
+        assert [record.value for record in await records(engine, at)] == [b"paid"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from structlog.testing import capture_logs
@@ -140,6 +141,21 @@ async def test_the_brokers_defaults_hold_where_a_topic_has_no_setting(data: Path
         assert engine.config_of("own").durability.mode == "os"
         with pytest.raises(UnknownTopic):
             engine.config_of("missing")
+
+
+@pytest.mark.parametrize("default", ["os", "interval:1000"])
+async def test_topics_and_transactions_are_synced_whatever_the_default(data: Path, default: str) -> None:
+    async with running(data, topic={"levada.durability": default}) as engine:
+        at = await make_topic(engine)
+        await engine.commit_offsets("g", {at: Committed(1)})
+        async with engine.own("shard") as owner:
+            await engine.transact(owner, [Write(at, bytes(batch_of(b"v")))])
+        assert engine.config_of("__levada.topics").durability.mode == "fsync"
+        assert engine.config_of("__transaction_state").durability.mode == "fsync"
+        assert engine.config_of("__consumer_offsets").durability.mode == default.split(":")[0]
+        for value in ("os", None):
+            with pytest.raises(PolicyViolation, match=r"levada\.durability"):
+                await engine.alter("__transaction_state", {"levada.durability": value})
 
 
 # Callers that go away, and closing
@@ -319,6 +335,25 @@ async def test_a_directory_of_no_topic_is_left_alone_and_not_taken_over(data: Pa
         assert list(stray.glob("*.log"))
         with pytest.raises(StorageFailed, match="belongs to no topic; move it away"):
             await make_topic(engine, "stray")
+
+
+async def test_a_directory_of_a_topic_that_nobody_deleted_is_put_aside_and_kept(data: Path) -> None:
+    async with running(data) as engine:
+        at = await make_topic(engine)
+        await engine.append(at, batch_of(b"v"))
+        killed = as_killed(data)
+    ghost = killed / "topics" / "ghost-0"
+    shutil.copytree(killed / "topics" / "t-0", ghost)
+    topic_id = uuid4()
+    (ghost / partition_metadata.FILE).write_bytes(partition_metadata.encode(topic_id))
+    with capture_logs() as logs:
+        async with running(killed) as engine:
+            assert await values(engine, at) == [b"v"]
+            assert await values(engine, await make_topic(engine, "ghost")) == []
+        async with running(killed) as engine:
+            aside = killed / "topics" / f"ghost-0.{topic_id.hex}.unknown"
+            assert list(aside.glob("*.log"))
+    assert [log["directory"] for log in logs if log["event"].endswith("put aside")] == [str(ghost)]
 
 
 async def test_a_directory_of_an_older_topic_of_the_same_name_is_put_aside(data: Path) -> None:
