@@ -24,7 +24,7 @@ from levada.records.batch import (
     checksum,
 )
 from levada.records.build import assemble
-from levada.records.compression import codec_id, compress, decompress
+from levada.records.compression import UNPACKED_BYTES_MAX, codec_id, compress, decompress
 from levada.records.read import Record, read
 
 _NOBODY: Final = (NO_PRODUCER, -1, NO_SEQUENCE)
@@ -76,12 +76,12 @@ def empty(batch: Batch, *, anonymous: bool = False) -> bytearray:
     )
 
 
-def recompress(batch: Batch, codec: str) -> bytearray:
-    """The batch with the same records in another codec."""
+def recompress(batch: Batch, codec: str, *, unpacked_bytes_max: int = UNPACKED_BYTES_MAX) -> bytearray:
+    """The batch with the same records in another codec. CorruptBatch, InvalidRecord as for reading it."""
     number = codec_id(codec)
     if number == batch.codec or batch.record_count == 0:
         return bytearray(batch.view)
-    payload = compress(number, decompress(batch.codec, batch.payload))
+    payload = compress(number, decompress(batch.codec, batch.payload, limit=unpacked_bytes_max))
     size = HEADER_SIZE + len(payload)
     rewritten = bytearray(size)
     attributes = batch.attributes & ~CODEC_MASK | number

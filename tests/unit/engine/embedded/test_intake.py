@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from levada.config import DAY_MS, HOUR_MS, topic_config
+from levada.config import DAY_MS, HOUR_MS, MiB, topic_config
 from levada.engine.embedded.intake import Intake
 from levada.errors import (
     CorruptBatch,
@@ -13,6 +13,7 @@ from levada.errors import (
     UnsupportedCompression,
 )
 from levada.records.batch import Batch, checksum
+from levada.records.build import build
 from levada.records.read import read
 from support.batches import make_batch, make_marker, make_record
 
@@ -164,3 +165,34 @@ def test_a_refused_batch_is_left_as_it_was() -> None:
     with pytest.raises(InvalidRecord):
         intake(cleanup_policy="compact", message_timestamp_type="LogAppendTime").admit(batch, NOW_MS)
     assert bytes(batch.view) == before
+
+
+@pytest.fixture(scope="module")
+def bomb() -> bytearray:
+    """What unpacks to 40 MiB, 250 times its size."""
+    return build([make_record(key=b"k", value=bytes(40 * MiB))], codec="lz4")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"cleanup_policy": "compact"}, {"compression_type": "zstd"}, {"message_timestamp_before_max_ms": str(DAY_MS)}],
+    ids=str,
+)
+def test_a_batch_that_unpacks_to_much_more_than_a_batch_may_be_is_refused(
+    bomb: bytearray, settings: dict[str, str]
+) -> None:
+    with pytest.raises(InvalidRecord, match="unpacks beyond 33554"):
+        intake(**settings).admit(Batch(memoryview(bomb)), NOW_MS)
+    # Nobody has to open it.
+    assert intake().admit(Batch(memoryview(bomb)), NOW_MS).size == len(bomb)
+
+
+def test_next_to_nothing_does_not_unpack_to_much() -> None:
+    batch = make_batch(1, value=bytes(10 * MiB), codec="zstd")
+    with pytest.raises(InvalidRecord, match=f"unpacks beyond {4 * MiB}"):
+        intake(cleanup_policy="compact").admit(batch, NOW_MS)
+
+
+def test_a_batch_may_unpack_to_more_where_batches_may_be_large(bomb: bytearray) -> None:
+    large = intake(cleanup_policy="compact", max_message_bytes=str(10 * MiB))
+    assert large.admit(Batch(memoryview(bomb)), NOW_MS).size == len(bomb)
