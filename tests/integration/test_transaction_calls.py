@@ -15,7 +15,7 @@ from support.brokers import Broker, levada_only, make_broker
 from support.transaction_calls import Producer, Wire
 from support.wait import wait_until
 
-UNKNOWN_TOPIC, INVALID_REQUEST, METADATA_TOO_LARGE = 3, 42, 12
+UNKNOWN_TOPIC, INVALID_REQUEST, METADATA_TOO_LARGE, NOT_YOURS = 3, 42, 12, 29
 INVALID_EPOCH, INVALID_STATE, WRONG_PRODUCER, INVALID_TIMEOUT = 47, 48, 49, 50
 NOT_AUTHORIZED, NOT_ATTEMPTED, UNSTABLE, FENCED = 53, 55, 88, 90
 UNKNOWN_ID, ABORTABLE, BAD_PATTERN, COORDINATOR_FENCED = 105, 120, 128, 52
@@ -146,6 +146,7 @@ def test_partitions_are_added_all_or_none(wire: Wire, name: str, version: int):
     assert answer == {0: NOT_ATTEMPTED, 7: UNKNOWN_TOPIC}
     assert wire.describe(name).transaction_state == "Empty"
     assert wire.add_partitions(name, producer, "no-such-topic", [0], version=version) == {0: UNKNOWN_TOPIC}
+    assert wire.add_partitions(name, producer, "__consumer_offsets", [0], version=version) == {0: NOT_YOURS}
     assert wire.add_partitions(name, producer, name, [0, 1], version=version) == {0: 0, 1: 0}
     assert wire.add_partitions(name, producer, name, [0], version=version) == {0: 0}, "again"
 

@@ -34,10 +34,6 @@ class Orphans:
         self._unsettled: list[Partition] = []
         self._started = False
 
-    def __len__(self) -> int:
-        """How many partitions must be looked at again."""
-        return len(self._unsettled)
-
     def start(self) -> None:
         """The log of transactions is loaded: decide."""
         self._started = True

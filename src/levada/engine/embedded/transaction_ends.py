@@ -22,7 +22,7 @@ from levada.engine.embedded.transaction_state import PREPARED, TRANSACTION_VERSI
 from levada.errors import ConcurrentTransactions, ShuttingDown
 
 #: Pause before markers that could not be written are tried again.
-RETRY_MS: Final = 5 * SECOND_MS
+_RETRY_MS: Final = 5 * SECOND_MS
 
 _log = structlog.get_logger("levada.transactions")
 
@@ -82,7 +82,7 @@ class TransactionEnds:
             self._log.write(complete(entry.txn, self._now_ms()))
         finally:
             entry.ending = None
-            entry.retry_ms = self._now_ms() + RETRY_MS
+            entry.retry_ms = self._now_ms() + _RETRY_MS
         if self.on_complete is not None:
             self.on_complete()
 

@@ -6,7 +6,7 @@ answered when it is durable. How the engine wires it:
     transactions = Transactions(journal, partition_of, offset_store, next_producer_id, now_ms, limits, coordinator_epoch=…)
     transactions.load(); offset_store.load(); transactions.start()
     transactions.opened(partition)     # for every partition when it was opened, also before load()
-    transactions.tick(now_ms)          # at next_deadline(), which is worth a look every few seconds
+    transactions.tick(now_ms)          # every transaction.abort.timed.out.transaction.cleanup.interval.ms
     await transactions.close()         # before the logs are closed
 """
 
@@ -23,7 +23,7 @@ from levada.config import HOUR_MS
 from levada.engine.embedded.markers import OFFSETS, Markers
 from levada.engine.embedded.offsets import OffsetStore
 from levada.engine.embedded.orphans import Orphans
-from levada.engine.embedded.transaction_ends import RETRY_MS, TransactionEnds
+from levada.engine.embedded.transaction_ends import TransactionEnds
 from levada.engine.embedded.transaction_limits import TransactionLimits
 from levada.engine.embedded.transaction_log import Entry, TransactionLog
 from levada.engine.embedded.transaction_state import (
@@ -117,15 +117,6 @@ class Transactions:
         ending = [entry.ending for entry in self._log.open() if entry.ending is not None]
         if ending:
             await asyncio.wait(ending)
-
-    def next_deadline(self) -> int | None:
-        """When `tick` has something to do; None while nothing waits."""
-        deadlines = [_deadline(entry) for entry in self._log.open()]
-        if self._orphans:
-            deadlines.append(self._now_ms() + RETRY_MS)
-        if self._log.entries():
-            deadlines.append(self._forget_at_ms)
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def tick(self, now_ms: int) -> None:
         """Abort what took too long, try again what failed, and forget ids that have been idle for long."""

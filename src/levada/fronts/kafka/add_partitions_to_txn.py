@@ -1,7 +1,7 @@
 """AddPartitionsToTxn, versions 0–5.
 
-- Up to version 3 a client adds partitions to its transaction; all of them, or none when one is unknown: that one is told
-  so, the others OPERATION_NOT_ATTEMPTED.
+- Up to version 3 a client adds partitions to its transaction; all of them, or none when one is unknown or the broker's own
+  bookkeeping: that one is told so, the others OPERATION_NOT_ATTEMPTED.
 - From version 4 on several transactions may be named, and `verify_only` asks whether partitions were added: what brokers of
   a cluster ask one another.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from levada.broker.topics import BOOKKEEPING_TOPICS
 from levada.engine.port import At
 from levada.errors import LevadaError, TransactionAbortable, UnknownTopic
 from levada.fronts.kafka import notice
@@ -22,6 +23,7 @@ from levada.wire.message import Message
 _FENCED_FROM: Final = 2
 #: From this version on the caller speaks TV2 (KIP-890).
 _TV2_FROM: Final = 4
+_TOPIC_AUTHORIZATION_FAILED: Final = 29
 _OPERATION_NOT_ATTEMPTED: Final = 55
 
 #: The code of each partition of the request.
@@ -55,8 +57,8 @@ async def _one(transaction: Message, call: Call) -> Codes:
 
 
 async def _add(transactional_id: str, producer_id: int, epoch: int, ats: set[At], call: Call) -> Codes:
-    if unknown := _unknown(ats, call):
-        return _nothing_done(unknown, call)
+    if refused := _refused(ats, call):
+        return lambda at: refused.get(at, _OPERATION_NOT_ATTEMPTED)
     try:
         await call.node.engine.transactions.add_partitions(
             transactional_id, producer_id, epoch, ats, tv2=call.version >= _TV2_FROM
@@ -68,8 +70,8 @@ async def _add(transactional_id: str, producer_id: int, epoch: int, ats: set[At]
 
 
 async def _verify(transactional_id: str, producer_id: int, epoch: int, ats: set[At], call: Call) -> Codes:
-    if unknown := _unknown(ats, call):
-        return _nothing_done(unknown, call)
+    if refused := _refused(ats, call):
+        return lambda at: refused.get(at, _OPERATION_NOT_ATTEMPTED)
     try:
         missing = call.node.engine.transactions.missing(transactional_id, producer_id, epoch, ats)
     except LevadaError as error:
@@ -82,14 +84,19 @@ def _ats(topics: Sequence[Message]) -> set[At]:
     return {At(topic.name, index) for topic in topics for index in topic.partitions}
 
 
-def _unknown(ats: set[At], call: Call) -> set[At]:
+def _refused(ats: set[At], call: Call) -> dict[At, int]:
+    """The partitions that nobody can write to, with their codes."""
     view = call.node.engine.view
-    return {at for at in ats if (info := view.get(at.topic)) is None or not 0 <= at.partition < info.partitions}
-
-
-def _nothing_done(unknown: set[At], call: Call) -> Codes:
-    notice.refused(call, "AddPartitionsToTxn", f"there is no {', '.join(map(str, sorted(unknown)))}")
-    return lambda at: KAFKA_CODE[UnknownTopic] if at in unknown else _OPERATION_NOT_ATTEMPTED
+    refused = {}
+    for at in ats:
+        info = view.get(at.topic)
+        if at.topic in BOOKKEEPING_TOPICS:
+            refused[at] = _TOPIC_AUTHORIZATION_FAILED
+        elif info is None or not 0 <= at.partition < info.partitions:
+            refused[at] = KAFKA_CODE[UnknownTopic]
+    if refused:
+        notice.refused(call, "AddPartitionsToTxn", f"no such partition: {', '.join(map(str, sorted(refused)))}")
+    return refused
 
 
 def _rows(topics: Sequence[Message], code_of: Codes) -> list[Mapping[str, Any]]:

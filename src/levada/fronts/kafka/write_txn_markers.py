@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from levada.broker.topics import BOOKKEEPING_TOPICS
+from levada.engine.names import CONSUMER_OFFSETS
 from levada.engine.port import At
 from levada.errors import Fenced, LevadaError
 from levada.fronts.kafka import notice
@@ -16,6 +18,7 @@ from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.codes import NONE, code_of
 from levada.wire.message import Message
 
+_TOPIC_AUTHORIZATION_FAILED: Final = 29
 _TRANSACTION_COORDINATOR_FENCED: Final = 52
 
 
@@ -40,6 +43,9 @@ async def _answer(marker: Message, call: Call) -> Mapping[str, Any]:
 
 
 async def _write(marker: Message, at: At, call: Call) -> int:
+    if at.topic in BOOKKEEPING_TOPICS and at.topic != CONSUMER_OFFSETS:
+        notice.refused(call, f"WriteTxnMarkers of {at}", "no transaction writes to the broker's own bookkeeping")
+        return _TOPIC_AUTHORIZATION_FAILED
     try:
         await call.node.engine.transactions.force_marker(
             at,
