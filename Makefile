@@ -2,12 +2,12 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-DATA   ?= levada-data
+DATA   ?=
 
 .PHONY: run test check unit acceptance bench tools clean help
 
 run: $(VENV)/.runtime  ## Start a broker on ./levada-data (DATA=… for another directory)
-	@$(BIN)/levada up --data $(DATA)
+	@$(BIN)/levada up $(if $(DATA),--data $(DATA))
 
 test: $(VENV)/.dev tools check  ## Set everything up and run the whole test suite
 	$(BIN)/pytest
@@ -33,14 +33,15 @@ tools: $(VENV)/.dev  ## A JDK, kcat, and Kafka's jars for the tests with foreign
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Levada needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
+	$(PYTHON) -m venv $(VENV) || { echo "no venv module: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
 
 $(VENV)/.runtime: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --editable .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --editable . --group dev
 	@touch $@ $(VENV)/.runtime
 

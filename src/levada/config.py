@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -256,7 +257,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = _table(
         "preallocate",
         "boolean",
         "false",
-        "reserve a segment's room when it is made",
+        "kept for a later move to a Kafka cluster",
         _boolean,
         synonym="log.preallocate",
     ),
@@ -337,7 +338,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = _table(
 
 #: Broker-wide settings that are shown and, where not read-only, changed under Kafka's names.
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = _table(
-    Setting("advertised.listeners", "string", "", "the address clients are told to use", _any, read_only=True),
+    Setting("advertised.listeners", "string", "", "what kafka.advertised says, or where we listen", _any, read_only=True),
     Setting("auto.create.topics.enable", "boolean", "true", "make a topic when a client asks for it", _boolean),
     Setting("broker.id", "int", "1", "this node", _number(0, INT32_MAX), read_only=True),
     Setting("cluster.id", "string", "", "made when the data directory is", _any, read_only=True),
@@ -348,9 +349,9 @@ BROKER_SETTINGS: Final[Mapping[str, Setting]] = _table(
     Setting("group.max.session.timeout.ms", "int", str(30 * MINUTE_MS), "longest session timeout of a member", _number(1, INT32_MAX)),
     Setting("group.max.size", "int", str(INT32_MAX), "most members of a group", _number(1, INT32_MAX)),
     Setting("group.min.session.timeout.ms", "int", str(6 * SECOND_MS), "shortest session timeout of a member", _number(1, INT32_MAX)),
-    Setting("listeners", "string", "", "the addresses this broker listens on", _any, read_only=True),
+    Setting("listeners", "string", "", "what host and kafka.port say", _any, read_only=True),
     Setting("log.cleaner.backoff.ms", "long", str(15 * SECOND_MS), "pause between looks for something to compact", _number(1, INT64_MAX)),
-    Setting("log.dirs", "string", "", "the data directory", _any, read_only=True),
+    Setting("log.dirs", "string", "", "what data says", _any, read_only=True),
     Setting("log.retention.check.interval.ms", "long", str(5 * MINUTE_MS), "pause between looks for something to delete", _number(1, INT64_MAX)),
     Setting("max.connections", "int", str(INT32_MAX), "most connections at once", _number(1, INT32_MAX)),
     Setting("node.id", "int", "1", "this node", _number(0, INT32_MAX), read_only=True),
@@ -384,7 +385,6 @@ class TopicConfig:
     log_append_time: bool = False
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
-    preallocate: bool = False
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS
     segment_bytes: int = GiB
@@ -396,12 +396,18 @@ class TopicConfig:
     keyless: str = "round_robin"
 
 
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean …?" where something like it exists, else all there are."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(sorted(known))}"
+
+
 def check_topic_settings(settings: Mapping[str, str]) -> None:
     """Raise InvalidConfig for the first name that is unknown or value that is not allowed."""
     for name, value in settings.items():
         setting = TOPIC_SETTINGS.get(name)
         if setting is None:
-            raise InvalidConfig(f"unknown topic setting {name!r}; known are {', '.join(sorted(TOPIC_SETTINGS))}")
+            raise InvalidConfig(f"unknown topic setting {name!r}{_nearest(name, TOPIC_SETTINGS)}")
         setting.validate(value)
 
 
@@ -433,7 +439,6 @@ def _parse(given: Mapping[str, str]) -> TopicConfig:
         log_append_time=value("message.timestamp.type") == "LogAppendTime",
         min_cleanable_dirty_ratio=float(value("min.cleanable.dirty.ratio")),
         min_compaction_lag_ms=number("min.compaction.lag.ms"),
-        preallocate=value("preallocate").lower() == "true",
         retention_bytes=number("retention.bytes"),
         retention_ms=number("retention.ms"),
         segment_bytes=number("segment.bytes"),
@@ -484,7 +489,9 @@ class BrokerConfig:
         for name, value in self.settings.items():
             setting = BROKER_SETTINGS.get(name)
             if setting is None:
-                raise InvalidConfig(f"unknown broker setting {name!r}; known are {', '.join(sorted(BROKER_SETTINGS))}")
+                raise InvalidConfig(f"unknown broker setting {name!r}{_nearest(name, BROKER_SETTINGS)}")
+            if setting.read_only:
+                raise InvalidConfig(f"{name} cannot be set: it is {setting.doc}")
             setting.validate(value)
         if not 0 <= self.kafka_port <= 65535:
             raise InvalidConfig(f"kafka.port={self.kafka_port}: must be from 0 to 65535")
@@ -499,6 +506,41 @@ class BrokerConfig:
 
     def flag(self, name: str) -> bool:
         return self.text(name).lower() == "true"
+
+
+#: Kafka's coarser spellings of broker-wide defaults: the topic setting, and how many of its units one of theirs is.
+_COARSE: Final[Mapping[str, tuple[str, int]]] = {
+    "log.retention.minutes": ("retention.ms", MINUTE_MS),
+    "log.retention.hours": ("retention.ms", HOUR_MS),
+    "log.roll.hours": ("segment.ms", HOUR_MS),
+    "log.roll.jitter.hours": ("segment.jitter.ms", HOUR_MS),
+}
+
+
+def broker_names() -> set[str]:
+    """Every name that stands for something broker-wide."""
+    return {*BROKER_SETTINGS, *topic_names_by_synonym(), *_COARSE}
+
+
+def split_settings(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings in Kafka's names → (broker settings, defaults for topics), each under the name that `BrokerConfig` takes.
+
+    Kafka's broker-wide names of topic defaults (`log.retention.hours`, `message.max.bytes`) mean those defaults.
+    """
+    broker: dict[str, str] = {}
+    topic: dict[str, str] = {}
+    for name, value in given.items():
+        if name in BROKER_SETTINGS:
+            broker[name] = value
+        elif name in _COARSE:
+            fine, times = _COARSE[name]
+            topic[fine] = str(int(value) * times) if value.isdecimal() else value
+        else:
+            short = topic_names_by_synonym().get(name, name)
+            if short not in TOPIC_SETTINGS:
+                raise InvalidConfig(f"unknown setting {name!r}{_nearest(name, {*broker_names(), *TOPIC_SETTINGS})}")
+            topic[short] = value
+    return broker, topic
 
 
 @functools.cache

@@ -41,7 +41,7 @@ def as_json(done: subprocess.CompletedProcess[str]) -> Any:
 
 
 def test_a_topic_is_created_listed_described_altered_and_deleted(levada: Levada) -> None:
-    assert levada("topic", "create", "life", "-p", "2").stdout == "created life with 2 partitions\n"
+    assert levada("topic", "create", "life", "-p", "2").stdout == "created life with 2 partitions, keys by fnv1a64\n"
     assert "life" in levada("topic", "list").stdout
     described = as_json(levada("topic", "describe", "life", "--json"))
     assert [one["partition"] for one in described["partitions"]] == [0, 1]
@@ -141,7 +141,8 @@ def test_bytes_that_are_no_text_are_shown_as_base64_in_json(levada: Levada, runn
         (("topic", "alter", "nowhere"), 1, "nothing to change"),
         (("consume", "nowhere"), 4, "no topic 'nowhere'"),
         (("produce", "t", "x", "-z", "rar"), 1, "must be one of none, gzip, snappy, lz4, zstd"),
-        (("produce", "t", "x", "--partition", "99"), 4, "not 99"),
+        (("produce", "nowhere", "x"), 4, "`levada topic create nowhere` makes it"),
+        (("topic", "create", "bad", "-c", "retention.mss=1"), 1, "did you mean retention.ms?"),
         (("topic", "list", "-b", "127.0.0.1:1"), 3, "Is a broker running there?"),
         (("topic", "list", "-b", "nonsense:x"), 1, "host:port"),
         (("topic",), 2, ""),
@@ -153,6 +154,63 @@ def test_what_cannot_be_done_is_said_in_a_sentence_with_its_exit_code(
     done = levada(*args, code=code)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_partition_that_is_not_there_is_refused(levada: Levada) -> None:
+    levada("topic", "create", "two", "-p", "2")
+    assert "partitions 0 to 1, not 99" in levada("produce", "two", "x", "--partition", "99", code=4).stderr
+
+
+def test_only_committed_records_are_shown_when_asked(levada: Levada, running: Broker) -> None:
+    from confluent_kafka import Producer
+
+    levada("topic", "create", "settled")
+    producer = Producer({"bootstrap.servers": running.bootstrap, "transactional.id": "cli"})
+    producer.init_transactions(10)
+    for value, end in ((b"kept", producer.commit_transaction), (b"gone", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce("settled", value)
+        producer.flush(10)
+        end(10)
+    assert levada("consume", "settled", "--raw").stdout.split() == ["kept", "gone"]
+    assert levada("consume", "settled", "--raw", "--committed").stdout.split() == ["kept"]
+
+
+def test_a_topic_is_not_deleted_when_nobody_can_be_asked(levada: Levada) -> None:
+    levada("topic", "create", "precious")
+    assert "say --yes" in levada("topic", "delete", "precious", stdin="n\n", code=1).stderr
+    levada("topic", "describe", "precious")
+
+
+def test_a_group_with_running_members_is_not_moved(levada: Levada, running: Broker) -> None:
+    from confluent_kafka import Consumer
+
+    levada("topic", "create", "busy")
+    settings = {"bootstrap.servers": running.bootstrap, "group.id": "busy", "client.id": "worker"}
+    consumer = Consumer(settings)
+    consumer.subscribe(["busy"])
+    try:
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        for extra in ((), ("--dry-run",)):
+            done = levada("group", "reset-offsets", "busy", "--topic", "busy", "--to", "latest", *extra, code=1)
+            assert "1 running members (worker)" in done.stderr
+    finally:
+        consumer.close()
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(levada: Levada, running: Broker) -> None:
+    levada("topic", "create", "long")
+    levada("produce", "long", stdin="x\n" * 50_000)
+    command = f"{sys.executable} -m levada consume long -b {running.bootstrap} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["0:0 x", "0"]
+    assert done.stderr == ""
+
+
+def test_an_error_is_json_where_json_was_asked_for(levada: Levada) -> None:
+    error = json.loads(levada("topic", "describe", "nowhere", "--json", code=4).stderr)
+    assert error["error"] == "UnknownTopic"
 
 
 def test_an_unknown_topic_suggests_the_nearest(levada: Levada) -> None:
@@ -195,8 +253,10 @@ def test_up_says_ready_once_refuses_a_second_broker_and_ends_cleanly(tmp_path: P
     [
         (("--durability", "sometimes"), "fsync, os or interval:<ms>"),
         (("--kafka-port", "70000"), "from 0 to 65535"),
-        (("--set", "nonsense=1"), "unknown topic setting 'nonsense'"),
+        (("--set", "nonsense=1"), "unknown setting 'nonsense'"),
         (("--set", "nonsense"), "must be NAME=VALUE"),
+        (("--set", "log.dirs=/x"), "log.dirs cannot be set: it is what data says"),
+        (("--data", "/dev/null"), "/dev/null"),
         (("--log-level", "loud"), "must be one of debug, info, warning, error"),
         (("--host", "203.0.113.1"), "203.0.113.1"),
     ],

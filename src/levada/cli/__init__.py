@@ -5,8 +5,9 @@ Exit codes: 0 done · 1 refused or failed · 2 wrong usage · 3 nothing answers 
 
 from __future__ import annotations
 
-import os
+import json
 import sys
+from typing import NoReturn
 
 EXIT_FAILED = 1
 EXIT_UNREACHABLE = 3
@@ -25,13 +26,21 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except LevadaError as error:
-        print(f"levada: {error}", file=sys.stderr)
-        sys.exit(exit_code(error))
+        _complain(error, str(error))
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our pipe has seen enough; nothing may be flushed into it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _complain(error, f"{error.filename}: {error.strerror}")
+
+
+def _complain(error: Exception, text: str) -> NoReturn:
+    if "--json" in sys.argv:
+        print(json.dumps({"error": type(error).__name__, "message": text}), file=sys.stderr)
+    else:
+        print(f"levada: {text}", file=sys.stderr)
+    sys.exit(exit_code(error))
 
 
 def exit_code(error: Exception) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -75,10 +76,13 @@ def consume(
                     client.offset_commit(group, reader.positions)
                 if number == limit:
                     break
+            sys.stdout.flush()
         except KeyboardInterrupt:
             sys.stderr.write("\n")
+        except BrokenPipeError:
+            # `| head` has seen enough. Nothing more may be written into the pipe, not even at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         finally:
-            sys.stdout.flush()
             if group is not None and reader.moved:
                 client.offset_commit(group, reader.positions)
 
@@ -110,10 +114,12 @@ class Reader:
     def _records(self, at: TopicPartition, fetched: Any) -> Iterator[tuple[TopicPartition, Record]]:
         if not fetched.records:
             return
-        aborted = [(one.producer_id, one.first_offset) for one in fetched.aborted or ()]
         committed_only = self.isolation == READ_COMMITTED
         for record in read_all(
-            fetched.records, from_offset=self.positions[at], aborted=aborted, committed_only=committed_only
+            fetched.records,
+            from_offset=self.positions[at],
+            aborted=fetched.aborted or (),
+            committed_only=committed_only,
         ):
             if not self.follow and record.offset >= self.ends[at]:
                 self.positions[at] = self.ends[at]
@@ -163,4 +169,8 @@ def _field(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def _text(data: bytes) -> str:
-    return data.decode(errors="backslashreplace")
+    """For a person: what could command the terminal is shown, not sent."""
+    text = data.decode(errors="backslashreplace")
+    if text.isprintable() or not sys.stdout.isatty():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -11,7 +11,7 @@ import typer
 from levada.cli.output import print_json, print_table
 from levada.cli.places import resolve
 from levada.cli.session import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, find_topic, nearest, session
-from levada.errors import UnknownGroup
+from levada.errors import GroupNotEmpty, UnknownGroup
 from levada.wire.answers import LATEST, GroupInfo, TopicPartition
 from levada.wire.blocking import BlockingClient
 
@@ -83,6 +83,7 @@ def reset_offsets(
     with session(bootstrap) as client:
         info = find_topic(client, topic)
         before = client.offset_fetch(group)
+        _check_idle(client, group)
         places = resolve(client, info, to, partition)
         if not dry_run:
             client.offset_commit(group, places)
@@ -121,6 +122,17 @@ def delete(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJs
         print(f"deleted {group}")
 
 
+def _check_idle(client: BlockingClient, group: str) -> None:
+    """Only a group that nobody reads for can be moved."""
+    if any(listing.group_id == group for listing in client.list_groups()):
+        members = client.describe_group(group).members
+        if members:
+            names = ", ".join(member.client_id for member in members)
+            raise GroupNotEmpty(
+                f"group {group!r} has {len(members)} running members ({names}): stop them, or wait for their session to end"
+            )
+
+
 def _find(client: BlockingClient, group: str) -> GroupInfo:
     known = [listing.group_id for listing in client.list_groups()]
     if group not in known:
@@ -131,7 +143,7 @@ def _find(client: BlockingClient, group: str) -> GroupInfo:
 def _places(client: BlockingClient, info: GroupInfo) -> list[dict[str, Any]]:
     """Every partition that the group has committed in or that a member reads."""
     committed = client.offset_fetch(info.group_id)
-    owners = {at: member.client_id for member in info.members for at in assignment(member.assignment)}
+    owners = {at: member.member_id for member in info.members for at in assignment(member.assignment)}
     known = client.topics()
     ats = sorted(at for at in {*committed, *owners} if at.topic in known)
     ends = client.list_offsets(dict.fromkeys(ats, LATEST)) if ats else {}

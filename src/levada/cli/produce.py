@@ -12,7 +12,8 @@ from typing import Annotated, BinaryIO
 import typer
 
 from levada.cli.output import print_json
-from levada.cli.session import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, find_topic, pairs, session
+from levada.cli.pairs import pairs
+from levada.cli.session import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, find_topic, session
 from levada.config import KiB
 from levada.errors import BrokerRefused, InvalidRequest, UnknownPartition
 from levada.records.build import build
@@ -25,7 +26,6 @@ from levada.wire.blocking import BlockingClient
 #: A batch is sent when it is this large, or when there is nothing more to read.
 BATCH_BYTES_MAX = 256 * KiB
 BATCH_RECORDS_MAX = 10_000
-_UNKNOWN_TOPIC = 3
 
 app = typer.Typer(add_completion=False)
 
@@ -69,11 +69,15 @@ def produce(
         raise InvalidRequest("give a VALUE or --file, not both")
     headers = tuple((name, text.encode()) for name, text in pairs(header, "--header").items())
     began = time.perf_counter()
-    with session(bootstrap, auto_create=True) as client:
-        sender = Sender(client, _topic(client, topic), partition, codec)
-        for record_key, record_value in _records(value, file, key, key_separator):
-            sender.add(record_key, record_value, headers)
-        sender.finish()
+    with session(bootstrap) as client:
+        sender = Sender(client, find_topic(client, topic), partition, codec)
+        try:
+            for record_key, record_value in _records(value, file, key, key_separator):
+                sender.add(record_key, record_value, headers)
+            sender.finish()
+        except BrokerRefused as error:
+            written = f"{sender.records:,} records were written before it"
+            raise BrokerRefused(f"{error}; {written}", code=error.code, name=error.name) from None
     _report(sender, topic, time.perf_counter() - began, as_json=as_json)
 
 
@@ -138,16 +142,6 @@ class Sender:
         return self.turn
 
 
-def _topic(client: BlockingClient, name: str) -> TopicInfo:
-    """The topic, created by the broker if it is set to do so."""
-    try:
-        return client.topics([name])[name]
-    except BrokerRefused as error:
-        if error.code != _UNKNOWN_TOPIC:
-            raise
-        return find_topic(client, name)
-
-
 def _router(client: BlockingClient, topic: str) -> str:
     """The topic's router; Apache Kafka has no such setting, and its clients use murmur2."""
     entry = client.describe_configs(topic, keys=["levada.router"]).get("levada.router")
@@ -174,7 +168,7 @@ def _records(
 
 def _split(lines: Iterable[bytes], fixed: bytes | None, separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
     for number, line in enumerate(lines, 1):
-        text = line.rstrip(b"\r\n")
+        text = line.removesuffix(b"\n")
         if separator is None:
             yield fixed, text
             continue

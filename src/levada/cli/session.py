@@ -22,12 +22,10 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
 @contextmanager
-def session(bootstrap: str, *, auto_create: bool = False) -> Iterator[BlockingClient]:
+def session(bootstrap: str) -> Iterator[BlockingClient]:
     """A client for one command. Its errors say what to do next."""
     try:
-        client = BlockingClient(
-            bootstrap, client_id="levada-cli", settle_ms=0, connect_timeout_ms=5_000, auto_create=auto_create
-        )
+        client = BlockingClient(bootstrap, client_id="levada-cli", settle_ms=0, connect_timeout_ms=5_000)
     except ValueError as error:
         raise InvalidConfig(f"--bootstrap: {error}") from None
     try:
@@ -44,7 +42,7 @@ def find_topic(client: BlockingClient, name: str) -> TopicInfo:
     topics = client.topics()
     found = topics.get(name)
     if found is None:
-        raise UnknownTopic(f"there is no topic {name!r}{nearest(name, topics)}")
+        raise UnknownTopic(f"there is no topic {name!r}{nearest(name, topics)}; `levada topic create {name}` makes it")
     return found
 
 
@@ -52,14 +50,3 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """ "; did you mean …?" where something like it exists."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
-    """NAME=VALUE, repeated → a mapping."""
-    found: dict[str, str] = {}
-    for text in given or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InvalidConfig(f"{option} {text!r}: must be NAME=VALUE")
-        found[name] = value
-    return found

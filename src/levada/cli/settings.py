@@ -15,10 +15,12 @@ line. Broker settings in Kafka's names stand under `[broker]`, defaults for topi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_settings import (
     BaseSettings,
@@ -28,10 +30,14 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from levada.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig
+from levada.config import TOPIC_SETTINGS, BrokerConfig, broker_names, split_settings
 from levada.errors import InvalidConfig
 
 FILE = "levada.toml"
+#: LEVADA_* that other parts read.
+_OTHERS = ("bootstrap", "cache", "crash_rounds", "test_broker")
+
+_log = structlog.get_logger("levada.settings")
 
 
 class KafkaSettings(BaseModel):
@@ -43,7 +49,7 @@ class KafkaSettings(BaseModel):
 
 def _in_kafka_names(found: dict[str, Any]) -> dict[str, Any]:
     """The source's [broker] and [topic] tables, flattened: before the sources are laid over one another, so that they meet."""
-    for table, known in (("broker", BROKER_SETTINGS), ("topic", TOPIC_SETTINGS)):
+    for table, known in (("broker", broker_names()), ("topic", TOPIC_SETTINGS)):
         if isinstance(found.get(table), Mapping):
             found[table] = _kafka_names(found[table], known)
     return found
@@ -96,14 +102,26 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> BrokerConfig:
         raise InvalidConfig("; ".join(_sentence(problem) for problem in error.errors())) from None
     except ValueError as error:  # a file that is not TOML
         raise InvalidConfig(f"{file or FILE}: {error}") from None
+    _warn_of_strangers()
+    broker, topic = split_settings(settings.broker)
     return BrokerConfig(
         data=settings.data,
         host=settings.host,
         kafka_port=settings.kafka.port,
         kafka_advertised=settings.kafka.advertised,
-        settings=settings.broker,
-        topic=settings.topic,
+        settings=broker,
+        topic={**topic, **settings.topic},
     )
+
+
+def _warn_of_strangers() -> None:
+    """A misspelt variable would else be passed over in silence."""
+    known = [f"LEVADA_{name.upper()}" for name in (*Settings.model_fields, *_OTHERS)]
+    for name in os.environ:
+        if name.startswith("LEVADA_") and name.partition("__")[0] not in known:
+            _log.warning(
+                "unknown environment variable", name=name, known="LEVADA_DATA, LEVADA_HOST, LEVADA_KAFKA__PORT …"
+            )
 
 
 def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from levada.cli.output import print_json, print_table
-from levada.cli.session import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, find_topic, pairs, session
+from levada.cli.pairs import pairs
+from levada.cli.session import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, find_topic, session
 from levada.errors import InvalidRequest
 from levada.wire.answers import EARLIEST, LATEST, ConfigEntry, TopicInfo
 from levada.wire.blocking import BlockingClient
@@ -22,6 +23,7 @@ Config = Annotated[
 ]
 
 FROM_TOPIC = 1
+_SOURCES = {FROM_TOPIC: "topic", 5: "default"}
 
 
 @app.command()
@@ -36,7 +38,8 @@ def create(
 ) -> None:
     """Create a topic.
 
-    Keys are routed by fnv1a64 unless --config levada.router=murmur2 says otherwise.
+    Keys are routed by fnv1a64, Levada's own. Where Kafka clients write keyed records to the same topic, say
+    --config levada.router=murmur2: it is what Java's client, kafka-python and aiokafka use.
 
     Examples:
 
@@ -53,7 +56,8 @@ def create(
     if as_json:
         print_json({"name": name, "id": str(topic_id), "partitions": made, "settings": settings})
     else:
-        print(f"created {name} with {_count(made, 'partition')}")
+        router = settings.get("levada.router")
+        print(f"created {name} with {_count(made, 'partition')}" + (f", keys by {router}" if router else ""))
 
 
 @app.command("list")
@@ -62,7 +66,7 @@ def list_topics(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """List topics and how many records they hold.
+    """List topics, and how many offsets they hold: records, and what compaction and transactions left of them.
 
     Examples:
 
@@ -78,7 +82,7 @@ def list_topics(
         {
             "name": topic.name,
             "partitions": len(topic.partitions),
-            "records": sum(
+            "offsets": sum(
                 end - start for start, end in (bounds[topic.name, one.partition] for one in topic.partitions)
             ),
             "internal": topic.is_internal,
@@ -88,8 +92,8 @@ def list_topics(
     if as_json:
         print_json(rows)
     else:
-        shown = [(row["name"], row["partitions"], row["records"]) for row in rows]
-        print_table(("topic", "partitions", "records"), shown, empty="no topics; `levada topic create NAME` makes one")
+        shown = [(row["name"], row["partitions"], row["offsets"]) for row in rows]
+        print_table(("topic", "partitions", "offsets"), shown, empty="no topics; `levada topic create NAME` makes one")
 
 
 @app.command()
@@ -120,10 +124,10 @@ def describe(
         (one.partition, one.leader, one.leader_epoch, *bounds[name, one.partition], _held(bounds[name, one.partition]))
         for one in topic.partitions
     ]
-    print_table(("partition", "leader", "epoch", "start", "end", "records"), rows, empty="")
+    print_table(("partition", "leader", "epoch", "start", "end", "held"), rows, empty="")
     print()
-    shown = [(entry.name, entry.value, "" if entry.source == FROM_TOPIC else "default") for entry in settings]
-    print_table(("setting", "value", ""), shown, empty="every setting is at its default; --all shows them")
+    shown = [(entry.name, entry.value, _SOURCES.get(entry.source, "broker")) for entry in settings]
+    print_table(("setting", "value", "set by"), shown, empty="every setting is at its default; --all shows them")
 
 
 @app.command()
@@ -181,9 +185,11 @@ def delete(
     """
     with session(bootstrap) as client:
         topic = find_topic(client, name)
-        if not yes and sys.stdin.isatty():
+        if not yes and not sys.stdin.isatty():
+            raise InvalidRequest(f"nobody is there to ask whether to delete {name}: say --yes")
+        if not yes:
             held = sum(_held(bounds) for bounds in _bounds(client, [topic]).values())
-            typer.confirm(f"Delete {name} with {_count(held, 'record')}?", abort=True)
+            typer.confirm(f"Delete {name} with {_count(held, 'offset')}?", abort=True)
         client.delete_topic(name)
     if as_json:
         print_json({"name": name, "deleted": True})

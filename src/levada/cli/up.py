@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from levada import __version__
-from levada.config import BROKER_SETTINGS, BrokerConfig, topic_config
-from levada.errors import InvalidConfig
+from levada.cli.pairs import pairs
+from levada.config import BrokerConfig, split_settings, topic_config
 
 if TYPE_CHECKING:
     from levada.server import Server
@@ -75,7 +75,7 @@ def up(
     from levada.cli.settings import load
 
     configure(level=log_level, as_json=as_json)
-    broker, topic = _split(setting or [])
+    broker, topic = split_settings(pairs(setting, "--set"))
     if num_partitions is not None:
         broker["num.partitions"] = str(num_partitions)
     if auto_create is not None:
@@ -95,18 +95,6 @@ def up(
     from levada.server import run
 
     run(settings, lambda server: _say_ready(server, settings, began, as_json=as_json))
-
-
-def _split(given: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """--set NAME=VALUE → broker settings and topic defaults, by which table knows the name."""
-    broker: dict[str, str] = {}
-    topic: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InvalidConfig(f"--set {text!r}: must be NAME=VALUE")
-        (broker if name in BROKER_SETTINGS else topic)[name] = value
-    return broker, topic
 
 
 def _say_ready(server: Server, settings: BrokerConfig, began: float, *, as_json: bool) -> None:

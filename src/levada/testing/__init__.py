@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import shutil
 import signal
 import subprocess
@@ -22,11 +23,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
-from levada.config import BROKER_SETTINGS, BrokerConfig
+from levada.config import BrokerConfig, split_settings
 from levada.errors import LevadaError, TimedOut
 
 if TYPE_CHECKING:
@@ -54,24 +55,37 @@ class Broker(Protocol):
         ...
 
 
-@contextmanager
+@overload
+def broker(
+    settings: Mapping[str, str] | None = None, *, data: Path | None = None, process: Literal[False] = False
+) -> AbstractContextManager[ThreadBroker]: ...
+@overload
+def broker(
+    settings: Mapping[str, str] | None = None, *, data: Path | None = None, process: Literal[True]
+) -> AbstractContextManager[ProcessBroker]: ...
+
+
 def broker(
     settings: Mapping[str, str] | None = None, *, data: Path | None = None, process: bool = False
-) -> Iterator[Broker]:
+) -> AbstractContextManager[ThreadBroker | ProcessBroker]:
     """Run a broker for the length of a `with`. Without `data` it keeps everything in a directory that goes away.
 
     `settings` takes broker settings and topic defaults in Kafka's names, e.g. {"num.partitions": "4"}.
     """
     directory = data or Path(tempfile.mkdtemp(prefix="levada-"))
     merged = {**TEST_SETTINGS, **(settings or {})}
-    running: ThreadBroker | ProcessBroker = (ProcessBroker if process else ThreadBroker)(directory, merged)
+    return _running((ProcessBroker if process else ThreadBroker)(directory, merged), remove=data is None)
+
+
+@contextmanager
+def _running(running: ThreadBroker | ProcessBroker, *, remove: bool) -> Iterator[ThreadBroker | ProcessBroker]:
     try:
         running.start()
         yield running
     finally:
         running.stop()
-        if data is None:
-            shutil.rmtree(directory, ignore_errors=True)
+        if remove:
+            shutil.rmtree(running.data, ignore_errors=True)
 
 
 class ThreadBroker:
@@ -106,6 +120,8 @@ class ThreadBroker:
     def _run(self, started: threading.Event, failed: list[BaseException]) -> None:
         import uvloop
 
+        _quiet()
+
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve(started))
@@ -130,6 +146,20 @@ class ThreadBroker:
         finally:
             self._loop = self._stop = None
             await server.stop()
+
+
+def _quiet() -> None:
+    """Warnings only, on stderr: a test's output is its own. Whoever has set structlog up is left alone."""
+    import structlog
+
+    if structlog.is_configured():
+        return
+
+    def to_stderr(*_args: Any) -> structlog.PrintLogger:
+        return structlog.PrintLogger(sys.stderr)
+
+    wrapper = structlog.make_filtering_bound_logger(logging.WARNING)
+    structlog.configure(wrapper_class=wrapper, logger_factory=to_stderr, cache_logger_on_first_use=False)
 
 
 class ProcessBroker:
@@ -195,9 +225,10 @@ class ProcessBroker:
 
 
 def _config(data: Path, settings: Mapping[str, str], port: int) -> BrokerConfig:
+    broker, topic = split_settings(settings)
     return BrokerConfig(
         data=data,
         kafka_port=port,
-        settings={name: value for name, value in settings.items() if name in BROKER_SETTINGS},
-        topic={name: value for name, value in settings.items() if name not in BROKER_SETTINGS},
+        settings=broker,
+        topic=topic,
     )

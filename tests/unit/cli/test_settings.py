@@ -55,6 +55,22 @@ def test_flags_win_over_environment_over_file(here: Path, monkeypatch: pytest.Mo
     assert (config.kafka_port, config.settings["num.partitions"], config.topic["retention.ms"]) == (1003, "6", "7")
 
 
+def test_kafkas_broker_wide_names_of_topic_defaults_are_understood(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "levada.toml").write_text("[broker]\nmessage.max.bytes = 2000\nlog.retention.hours = 2\n")
+    monkeypatch.setenv("LEVADA_BROKER__LOG_SEGMENT_BYTES", "5000")
+    assert load(None, {}).topic == {"max.message.bytes": "2000", "retention.ms": "7200000", "segment.bytes": "5000"}
+    assert load(None, {"topic": {"retention.ms": "1"}}).topic["retention.ms"] == "1"
+
+
+def test_a_variable_nobody_reads_is_mentioned(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LEVADA_KAFKA_PORT", "1")
+    load(None, {})
+    said = capsys.readouterr()
+    assert "LEVADA_KAFKA_PORT" in said.out + said.err
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -62,7 +78,7 @@ def test_flags_win_over_environment_over_file(here: Path, monkeypatch: pytest.Mo
         ({"kafka.port": 70000}, "from 0 to 65535"),
         ({"topic": {"retention.ms": "soon"}}, "retention.ms='soon': must be a whole number"),
         ({"topic": {"retention.msec": "1"}}, "unknown topic setting 'retention.msec'"),
-        ({"broker": {"num.partition": "1"}}, "unknown broker setting 'num.partition'"),
+        ({"broker": {"num.partition": "1"}}, "unknown setting 'num.partition'; did you mean num.partitions"),
         ({"topic": {"levada.durability": "interval:0"}}, "fsync, os or interval:<ms>"),
         ({"kafka.advertised": "nowhere"}, "must be host:port"),
     ],

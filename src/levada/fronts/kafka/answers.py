@@ -6,30 +6,19 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-import structlog
-
 from levada.errors import LevadaError
+from levada.fronts.kafka import notice
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.codes import code_of
-
-log = structlog.get_logger("levada.kafka")
+from levada.wire.apis import APIS
 
 OK: dict[str, Any] = {"error_code": 0, "error_message": None}
 
 
 def refused(call: Call, what: str, error: LevadaError) -> dict[str, Any]:
     """The error fields of one item of an answer, and the one log line that names client and cause."""
-    code = code_of(error)
-    log.info(
-        "refused",
-        api=call.api_key,
-        client=call.client_id,
-        peer=call.client_host,
-        what=what,
-        error=str(error),
-        code=code,
-    )
-    return {"error_code": code, "error_message": str(error)}
+    notice.refused(call, APIS[call.api_key].name, f"{what}: {error}")
+    return {"error_code": code_of(error), "error_message": str(error)}
 
 
 def repeated(names: Iterable[str]) -> set[str]:

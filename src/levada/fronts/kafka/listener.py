@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 from dataclasses import replace
@@ -31,6 +32,12 @@ _BACKLOG: Final = 1024
 _PRESS_S: Final = 5.0
 _PRESS_BYTES: Final = 256 * KiB
 _WILDCARDS: Final = ("", "0.0.0.0", "::")
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "something listens there already, another broker perhaps; port 0 picks a free one"
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
 
 
 class Listener:
@@ -60,8 +67,8 @@ class Listener:
                 lambda: Connection(self), config.host or None, config.kafka_port, backlog=_BACKLOG
             )
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else error
-            raise CannotListen(f"cannot listen on {config.host}:{config.kafka_port} for Kafka: {reason}") from error
+            place = f"{config.host}:{config.kafka_port}"
+            raise CannotListen(f"cannot listen on {place} for Kafka: {_reason(error)}") from error
         advertised = split_listener(config.kafka_advertised) if config.kafka_advertised else self.addresses[0]
         self._node.host, self._node.port = advertised
         self._schedule_sweep()

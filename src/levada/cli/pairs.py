@@ -1,0 +1,18 @@
+"""NAME=VALUE options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from levada.errors import InvalidConfig
+
+
+def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
+    """NAME=VALUE, repeated → a mapping."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidConfig(f"{option} {text!r}: must be NAME=VALUE")
+        found[name] = value
+    return found
