@@ -342,18 +342,28 @@ def test_an_administrator_ends_what_hangs_in_a_partition(wire: Wire, name: str):
     assert wire.bounds(name) == (0, 1)
     assert wire.write_marker(producer, name, 7) == UNKNOWN_TOPIC
     assert wire.write_marker((producer[0], producer[1] - 1), name) == INVALID_EPOCH
-    assert wire.write_marker(producer, name, coordinator_epoch=1000) == 0
+    assert wire.write_marker(producer, name) == 0
     assert wire.bounds(name) == (2, 2)
-    assert wire.write_marker(producer, name, coordinator_epoch=999) == COORDINATOR_FENCED
+    assert wire.write_marker(producer, name, coordinator_epoch=-1) == COORDINATOR_FENCED
 
 
 @levada_only
 def test_an_administrators_marker_does_not_keep_the_transaction_from_ending(wire: Wire, name: str):
     producer = wire.begin(name)
     assert wire.produce(name, producer, name, b"v") == 0
-    assert wire.write_marker(producer, name, coordinator_epoch=1000) == 0
+    assert wire.write_marker(producer, name) == 0
     assert wire.end(name, producer, commit=False)[0] == 0
     assert wire.describe(name).transaction_state == "CompleteAbort"
+
+
+@levada_only
+def test_nobody_speaks_for_a_coordinator_that_is_yet_to_come(wire: Wire, name: str):
+    producer = wire.begin(name)
+    assert wire.write_marker(producer, name, coordinator_epoch=2**31 - 1) == INVALID_REQUEST
+    for partition in (0, 1):
+        assert wire.produce(name, producer, name, b"v", partition=partition) == 0
+    assert wire.end(name, producer, commit=True)[0] == 0
+    assert wire.bounds(name, 0) == wire.bounds(name, 1) == (2, 2)
 
 
 # -- time and death --------------------------------------------------------------------------------------------------
@@ -379,6 +389,17 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_a_tv2_producer_finds_o
     assert (code, after) == (0, (producer[0], producer[1] + 1))
     assert wire.produce(name, after, name, b"v") == 0
     assert wire.end(name, after, commit=True)[0] == 0
+
+
+@pytest.mark.parametrize("tv2", [False, True])
+def test_a_producer_whose_transaction_took_too_long_may_go_on(wire: Wire, name: str, tv2: bool):
+    _, producer = wire.init(name, timeout_ms=300)
+    assert tv2 or wire.add_partitions(name, producer, name, [0]) == {0: 0}
+    assert wire.produce(name, producer, name, b"v", version=12 if tv2 else 9) == 0
+    settled(wire, name, "CompleteAbort")
+    after = (producer[0], producer[1] + 1)
+    assert wire.init(name, producer=producer) == (0, after)
+    assert wire.init(name, producer=producer) == (0, after)
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_a_tv1_producer_is_fenced(wire: Wire, name: str):

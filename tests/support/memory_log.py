@@ -133,6 +133,9 @@ class MemoryPartition:
         self._waiting.append((end_offset, future))
         return future
 
+    #: There is but one policy here.
+    when_synced = when_durable
+
     def sync(self) -> None:
         self.log.synced_end = self.log.end_offset
         waiting, self._waiting = self._waiting, []

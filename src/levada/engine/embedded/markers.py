@@ -12,7 +12,15 @@ from levada.engine.embedded.offsets import OffsetStore
 from levada.engine.embedded.transaction_state import TV2, State, Transaction
 from levada.engine.names import CONSUMER_OFFSETS
 from levada.engine.port import At
-from levada.errors import DamagedLog, Fenced, InvalidProducerEpoch, LevadaError, UnknownPartition, UnknownTopic
+from levada.errors import (
+    DamagedLog,
+    Fenced,
+    InvalidProducerEpoch,
+    InvalidRequest,
+    LevadaError,
+    UnknownPartition,
+    UnknownTopic,
+)
 
 if TYPE_CHECKING:
     from levada.engine.embedded.partition import Partition
@@ -37,7 +45,8 @@ class Markers:
         self._coordinator_epoch = coordinator_epoch
 
     async def write(self, txn: Transaction) -> None:
-        """Put the marker of a decided transaction in all its partitions; durable on return.
+        """Put the marker of a decided transaction in all its partitions; on disk on return, also where the topic's policy
+        is to lose what a power failure takes: the data may survive it, and nobody would know how the transaction ended.
 
         May be called again for the same transaction, after a crash or a failure. A partition that is gone is passed over.
         If one cannot take its marker now, the others do, and the reason is raised.
@@ -64,9 +73,11 @@ class Markers:
             try:
                 self._append(partition, txn.producer_id, txn.epoch, commit=txn.state is State.PREPARE_COMMIT)
             except (InvalidProducerEpoch, Fenced) as error:
+                if isinstance(error, Fenced) and txn.producer_id in partition.log.producers.open_transactions:
+                    raise
                 # A later end of the same producer's was written here: by us, or by an administrator's `force`.
                 _log.warning("marker came too late", partition=str(at), reason=str(error))
-        return partition.when_durable(partition.log_end)
+        return partition.when_synced(partition.log_end)
 
     @staticmethod
     def _has_marker(partition: Partition, txn: Transaction) -> bool:
@@ -84,8 +95,12 @@ class Markers:
 
     async def force(self, at: At, producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int) -> None:
         """End a producer's transaction in one partition; durable on return. InvalidProducerEpoch; Fenced by a newer
-        coordinator epoch.
+        coordinator epoch; InvalidRequest for one that is yet to come, after which our own markers would be refused.
         """
+        if coordinator_epoch > self._coordinator_epoch:
+            raise InvalidRequest(
+                f"coordinator epoch {coordinator_epoch} is above the broker's, {self._coordinator_epoch}"
+            )
         partition = self._partition_of(at)
         self._append(partition, producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch)
         waiting = partition.when_durable(partition.log_end)

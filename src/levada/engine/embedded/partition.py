@@ -162,6 +162,17 @@ class Partition:
         """Done when everything below `end_offset` is as durable as the topic's policy says; None if it is already."""
         if end_offset <= self._end:
             return None
+        return self._when(end_offset)
+
+    def when_synced(self, end_offset: int) -> asyncio.Future[None] | None:
+        """Done when everything below `end_offset` is on disk, whatever the topic's policy; None if it is already."""
+        if end_offset <= self.log.synced_offset:
+            return None
+        future = self._when(end_offset)
+        self._syncer.soon(self)
+        return future
+
+    def _when(self, end_offset: int) -> asyncio.Future[None]:
         if self._refusal is not None:
             raise self._refusal()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

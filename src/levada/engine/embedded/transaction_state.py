@@ -92,7 +92,8 @@ class Transaction:
     #: What the producer goes on with once the prepared end is complete, where its epochs have run out.
     next_producer_id: int = NO_PRODUCER
     epoch: int = NO_EPOCH
-    #: The epoch before the last raise, if its holder made it and may repeat the call. Not stored.
+    #: The epoch before the last raise, if its holder made it or lost its transaction to the clock: as in Kafka, both may
+    #: go on from there. Not stored.
     last_epoch: int = NO_EPOCH
     timeout_ms: int
     state: State = State.EMPTY

@@ -300,7 +300,8 @@ class Transactions:
     async def force_marker(self, at: At, producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int) -> None:
         """An administrator ends what is open in one partition, whatever the coordinator thinks of it; durable on return.
 
-        InvalidProducerEpoch for an older epoch than the partition has seen; Fenced for an older coordinator epoch.
+        InvalidProducerEpoch for an older epoch than the partition has seen; Fenced for an older coordinator epoch,
+        InvalidRequest for one above the broker's.
         """
         await self._markers.force(at, producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch)
 

@@ -222,3 +222,26 @@ async def test_after_a_power_failure_the_same_producers_go_on_and_lose_nothing(
         for client in clients:
             await take_over(engine, client)
         await check(engine, clients)
+
+
+async def test_what_was_committed_stays_so_where_the_topic_does_not_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel happened to write the data back before the power went, and not the marker."""
+    tree = SimulatedTree()
+    monkeypatch.setattr(datadir, "boot_id", lambda: "before")
+    async with running(DATA, disk=tree) as engine:
+        fast = await make_topic(engine, "fast", levada_durability="os")
+        client = Client("x", tv2=True)
+        txn = Txn(await engine.transactions.init_producer_id("x", 10_000))
+        await deliver(engine, client, txn, (fast, b"v", 0))
+        partition = engine.partition(*fast)
+        partition.synced(partition.sync())
+        txn.asked = True
+        await end(engine, client, txn)
+        lost = tree.fork()
+    monkeypatch.setattr(datadir, "boot_id", lambda: "after")
+    for seed in range(10):
+        survived = lost.fork()
+        survived.crash(Random(seed))
+        async with running(DATA, disk=survived) as engine:
+            found = await records(engine, fast, isolation=Isolation.READ_COMMITTED)
+            assert [record.value for record in found] == [b"v"]
