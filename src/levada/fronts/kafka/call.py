@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from levada.config import MiB
 from levada.fronts.kafka.budget import Budget
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from levada.broker.groups import GroupCoordinator
     from levada.config import BrokerConfig
     from levada.engine.embedded.engine import EmbeddedEngine
-    from levada.fronts.kafka.fetch_session import Sessions
+    from levada.fronts.kafka.fetch_session import Session, Sessions
 
 
 class Kept:
@@ -62,13 +62,27 @@ class Node:
         return time.time_ns() // 1_000_000
 
 
+class Peer(Protocol):
+    """Where requests come from: what lasts as long as a connection."""
+
+    #: The fetch session it last used.
+    session: Session | None
+
+
 class Call:
     """One request on one connection."""
 
-    __slots__ = ("api_key", "client_host", "client_id", "correlation_id", "node", "version")
+    __slots__ = ("api_key", "client_host", "client_id", "correlation_id", "node", "peer", "version")
 
     def __init__(
-        self, node: Node, api_key: int, version: int, correlation_id: int, client_id: str | None, client_host: str
+        self,
+        node: Node,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        client_host: str,
+        peer: Peer | None = None,
     ) -> None:
         self.node = node
         self.api_key = api_key
@@ -76,6 +90,7 @@ class Call:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.client_host = client_host
+        self.peer = peer
 
     def __str__(self) -> str:
         return f"client {self.client_id or '-'} at {self.client_host}"

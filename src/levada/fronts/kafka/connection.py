@@ -24,6 +24,7 @@ from levada.fronts.kafka.reply import HangUp, Later
 
 if TYPE_CHECKING:
     from levada.fronts.kafka.call import Node
+    from levada.fronts.kafka.fetch_session import Session
     from levada.fronts.kafka.listener import Listener
 
 #: Requests of one connection that are begun and not answered.
@@ -59,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         "_wanted_bytes",
         "client",
         "idle_rounds",
+        "session",
     )
 
     _transport: asyncio.Transport
@@ -82,6 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         self._host = self.client = ""
         #: How often the sweep came by since the last bytes did.
         self.idle_rounds = 0
+        #: The fetch session it last used.
+        self.session: Session | None = None
 
     # What the transport calls.
 
@@ -116,6 +120,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._listener.forget(self)
         self._line.drop()
+        if self.session is not None:
+            self.session.leave(self)
         self._inbox.close()
         self._outbox.close()
         budget = self._listener.budget
@@ -172,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
                 frame = take()
                 if frame is None:
                     break
-                answer = serve(frame, self._node, self._host)
+                answer = serve(frame, self._node, self._host, self)
                 if answer is None:
                     continue
                 line.add(answer)

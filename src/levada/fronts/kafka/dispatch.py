@@ -15,7 +15,7 @@ from typing import Any
 from levada.errors import LevadaError, MalformedFrame
 from levada.fronts.kafka import notice
 from levada.fronts.kafka.apis import Handler, offered
-from levada.fronts.kafka.call import Call, Node
+from levada.fronts.kafka.call import Call, Node, Peer
 from levada.fronts.kafka.codes import code_of
 from levada.fronts.kafka.reply import Body, Frame, HangUp, Later, Running, framed, step
 from levada.wire.apis import ApiKey
@@ -30,10 +30,10 @@ class Dispatcher:
         #: Handlers that are waiting for something.
         self.tasks: set[asyncio.Task[Body | None]] = set()
 
-    def serve(self, frame: memoryview, node: Node, client_host: str) -> Frame | Later | None:
+    def serve(self, frame: memoryview, node: Node, client_host: str, peer: Peer | None = None) -> Frame | Later | None:
         """Begin a request: gives its answer, or its place in line, or None where the client expects no answer."""
         api_key, version, correlation_id, client_id, start = read_request_header(frame)
-        call = Call(node, api_key, version, correlation_id, client_id, client_host)
+        call = Call(node, api_key, version, correlation_id, client_id, client_host, peer)
         handler = self.handlers.get(api_key)
         if handler is None or not handler.advertised_from <= version <= handler.api.max_version:
             return self._unsupported(call)

@@ -28,6 +28,7 @@ def serve(body: memoryview, call: Call) -> Body | Later:
     interest = call.node.sessions.of(request, by_id=call.version >= TOPIC_IDS)
     if isinstance(interest, int):
         return write_response(call.version, [], error_code=interest)
+    interest.enter(call.peer)
     isolation = Isolation(request.isolation_level == Isolation.READ_COMMITTED)
     reading = Reading(call.node, isolation, min(request.max_bytes, call.node.budget.answer_bytes_max()))
     reading.read(interest.due())

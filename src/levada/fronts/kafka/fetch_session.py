@@ -6,7 +6,8 @@ partitions costs as little as one of ten.
 
 A request is within a session when it names its id and next epoch; epoch 0 asks for a new one, −1 for none. A session ends
 when its client closes it, when its connection goes in the middle of a Fetch, or when nothing was asked of it for two
-minutes: a client that comes back is told so and makes a new one. Between Fetches a session holds no records.
+minutes: a client that comes back is told so and makes a new one. Between Fetches a session holds no records, and while
+its connection is gone it watches nothing; when its client is back, it looks at everything once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from uuid import UUID
 
 from levada.config import INT32_MAX
 from levada.engine.embedded.partition import Partition
+from levada.fronts.kafka.call import Peer
 from levada.fronts.kafka.reading import Row
 from levada.wire.fetch import FetchRequest
 
@@ -85,6 +87,9 @@ class Interest:
         """The connection went in the middle of the Fetch."""
         self.unwatch()
 
+    def enter(self, peer: Peer | None) -> None:
+        """A Fetch came over this connection."""
+
 
 class Session(Interest):
     """The partitions of a consumer, from one Fetch to the next. They are watched all the time."""
@@ -95,6 +100,7 @@ class Session(Interest):
         self.epoch = 1
         self.by_id = by_id
         self.used_s = 0.0
+        self._peer: Peer | None = None
         self._forget = forget
         self._known: dict[tuple[str | UUID, int], Row] = {}
         self._followed: dict[Row, Partition] = {}
@@ -179,6 +185,19 @@ class Session(Interest):
 
     def abandon(self) -> None:
         self._forget(self)
+
+    def enter(self, peer: Peer | None) -> None:
+        if peer is not None:
+            peer.session = self
+            self._peer = peer
+
+    def leave(self, peer: Peer) -> None:
+        """The connection is gone, and the client may come back over another."""
+        if self._peer is peer:
+            self._peer = None
+            super().unwatch()
+            self._followed.clear()
+            self._due = dict.fromkeys(self._known.values())
 
     def close(self) -> None:
         super().unwatch()

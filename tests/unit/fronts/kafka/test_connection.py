@@ -48,7 +48,7 @@ class FakeListener:
     """What connections share, with a handler that a test gives."""
 
     def __init__(self, serve: Callable[[memoryview], Any], *, limit_bytes: int = 256 * MiB) -> None:
-        self.dispatcher = SimpleNamespace(serve=lambda frame, node, host: serve(frame))
+        self.dispatcher = SimpleNamespace(serve=lambda frame, node, host, peer: serve(frame))
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.buffers = Buffers()
         self.frame_bytes_max = 16 * MiB

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -267,3 +268,23 @@ def test_sessions_that_nobody_uses_for_long_end_and_watch_nothing() -> None:
     assert sessions.of(request(gone.id, 1), by_id=False) == NOT_FOUND
     assert sessions.of(request(waiting.id, 1), by_id=False) is waiting
     assert len(sessions) == 2
+
+
+def test_a_session_whose_connection_went_watches_nothing_and_goes_on_over_another() -> None:
+    sessions = Sessions()
+    session = open_session(sessions, 0, 1)
+    old, new = SimpleNamespace(session=None), SimpleNamespace(session=None)
+    session.enter(old)
+    rows = session.due()
+    finish(rows)
+    session.to_tell(rows)
+    session.leave(old)
+    assert [row.partition.watchers for row in rows] == [[], []]  # type: ignore[union-attr]
+    assert sessions.of(request(session.id, 1), by_id=False) is session
+    session.enter(new)
+    session.enter(old)
+    assert session.due() == rows
+    finish(rows)
+    assert session.to_tell(rows) == []
+    session.leave(new)
+    assert [row.partition.watchers for row in rows] == [[session], [session]]  # type: ignore[union-attr]
