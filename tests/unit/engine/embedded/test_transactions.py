@@ -324,6 +324,19 @@ async def test_when_a_marker_cannot_be_written_the_outcome_stands_and_is_tried_a
     assert world.committed(P0) == [b"a", b"c"]
 
 
+async def test_a_transaction_is_not_complete_while_a_marker_of_it_is_refused():
+    world = World()
+    producer = await begin(world)
+    world.partition_of(P0).append_marker(*producer, commit=False, coordinator_epoch=9)
+    world.produce(P0, b"a", *producer)
+    world.produce(P1, b"b", *producer)
+    await world.transactions.end("tx", *producer, True, tv2=True)
+    assert world.transactions.get("tx").state is State.PREPARE_COMMIT
+    assert world.committed(P0) == []
+    with pytest.raises(InvalidRequest, match="above the broker's, 0"):
+        await world.transactions.force_marker(P1, *producer, commit=True, coordinator_epoch=1)
+
+
 async def test_when_the_decision_cannot_be_written_nothing_has_changed():
     world = World()
     producer = await begin(world)
