@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support import clients, raw
+from support.brokers import Broker
 from support.driver import Client, Driver, Member, Seen, Sent
 from support.wait import wait_until
 
@@ -173,6 +174,28 @@ def generation_of(bootstrap: str, group: str) -> int:
             if connection.ask(beat).error_code == 0:
                 return generation
     raise AssertionError(f"{group} is in no generation below 100: {answer}")
+
+
+@pytest.mark.parametrize("name", clients.ALL)
+def test_a_group_outlives_its_broker(
+    name: str, topic: str, own_broker: Broker, drivers: Callable[[str], Driver]
+) -> None:
+    """13: kill −9 and a restart cost the members nothing but the wait. Some clients rejoin then, of their own accord."""
+    admin, client = Client(drivers("librdkafka"), own_broker.bootstrap), Client(drivers(name), own_broker.bootstrap)
+    admin.create(topic, 4)
+    before = fill(admin, topic, 4, 10)
+    members = [client.join(f"{topic}-{number}", topic, topic, session_ms=9_000) for number in (1, 2)]
+    wait_until(lambda: shared_out(4, *members), TAKEOVER_S, lambda: f"shared out: {owned(*members)}")
+    wait_until(lambda: got(*members) >= before, TAKEOVER_S, "read before the crash")
+    everything_read = dict.fromkeys(range(4), 10)
+    wait_until(lambda: admin.committed(topic, topic) == everything_read, TAKEOVER_S, "committed before the crash")
+    own_broker.kill()
+    own_broker.start()
+    after = fill(admin, topic, 4, 10, start=10)
+    wait_until(lambda: got(*members) >= after, 2 * TAKEOVER_S, lambda: f"read after the crash: {owned(*members)}")
+    assert len([seen for member in members for seen in member.look()[1]]) == 80, "each record once"
+    for member in members:
+        member.leave()
 
 
 @pytest.mark.parametrize("name", clients.able("committing for a group"))

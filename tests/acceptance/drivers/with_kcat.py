@@ -148,7 +148,7 @@ class Calls:
         if options.get("instance"):
             settings["group.instance.id"] = options["instance"]
         words = [word for key, value in settings.items() for word in ("-X", f"{key}={value}")]
-        self.members[name] = Member(["kcat", "-b", at, *words, "-u", "-f", FORMAT, "-G", group, topic])
+        self.members[name] = Member(["kcat", "-E", "-b", at, *words, "-u", "-f", FORMAT, "-G", group, topic])
 
     def look(self, name: str) -> dict[str, Any]:
         member = self.members[name]
