@@ -26,7 +26,7 @@ from levada.log.cleaner import KEYS_MAX, Cleaner, LatestOffsets, TransactionsPas
 from levada.log.disk import Disk
 from levada.log.producers import Producers
 from levada.log.scan import Unreadable, whole_batches
-from levada.log.segment import NO_ROOM, Segment
+from levada.log.segment import NO_ROOM, Retired, Segment
 from levada.log.snapshots import BrokenSegment
 from levada.log.successor import Rewritten, Successor, fit_together
 from levada.log.swap import Swap
@@ -145,7 +145,8 @@ class Compaction:
         self._cancelled = True
 
     def run(self) -> bool:
-        """The whole round, in a worker thread. True: install it. False: it was cancelled, and nothing has changed.
+        """The whole round, in a worker thread. True: install it. False: it was cancelled, or something of what
+        it reads was deleted, and nothing has changed.
 
         StorageFull, StorageFailed, DamagedLog: nothing has changed either.
         """
@@ -172,7 +173,7 @@ class Compaction:
         except Exception as reason:
             self.rewritten.clear()
             self._swap.undo(self.cleaned_to)
-            if isinstance(reason, _Cancelled):
+            if isinstance(reason, _Cancelled | Retired):
                 return False
             raise
         self.cleaned_to = mapped_to

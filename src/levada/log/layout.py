@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from struct import Struct
+from typing import Final, NamedTuple
 
 from levada.log.results import Damage
 from levada.log.scan import Unreadable
 from levada.log.segment import Data, Segment
 from levada.log.snapshots import BrokenSegment
+from levada.records.batch import LENGTH_END, Batch
+
+_LENGTH: Final = Struct(">8xi")
 
 
 class Tail(NamedTuple):
@@ -76,3 +80,13 @@ class Layout:
         if damage is not None and end_offset == damage.offset and segment.path == damage.file:
             return damage.position
         return size if end_offset >= end else min(size, segment.locate(end_offset, nowait=nowait))
+
+
+def end_offset(data: Data) -> int:
+    """The offset after the last of these whole batches. By their lengths alone: there may be thousands."""
+    position, end = 0, len(data)
+    while True:
+        following = position + LENGTH_END + _LENGTH.unpack_from(data, position)[0]
+        if following >= end:
+            return Batch(memoryview(data)[position:]).next_offset
+        position = following

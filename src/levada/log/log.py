@@ -27,10 +27,11 @@ from levada.errors import DamagedIndex, DamagedLog, OffsetOutOfRange, StorageFai
 from levada.log import compaction, directory, lookup, retention
 from levada.log.aborted import AbortedIndex, AbortedTransaction, aborted
 from levada.log.compaction import Compaction
-from levada.log.disk import Disk
+from levada.log.disk import Disk, WouldBlock
 from levada.log.epochs import FILE_NAME as EPOCHS_FILE
 from levada.log.files import SHARED, Files
-from levada.log.layout import Tail
+from levada.log.layout import Layout, Tail
+from levada.log.layout import end_offset as end_offset_of
 from levada.log.recovery import Recovered, Recovery
 from levada.log.results import Aborted, Appended, Damage, Found
 from levada.log.scan import Unreadable
@@ -43,6 +44,8 @@ from levada.records.batch import LOG_APPEND_TIME, Batch
 _log = structlog.get_logger("levada.log")
 
 _RETRY_S: Final = 0.001
+#: Replacing segments waits for the disk once or twice.
+_RETRIES_MAX: Final = 30_000
 
 
 class Log:
@@ -209,8 +212,20 @@ class Log:
         """Whole batches from the one that holds `offset` on, all below `end_offset`: as many as fit, at least one if any.
 
         With `nowait` from the page cache alone: WouldBlock where that is not enough. What this process neither wrote nor
-        read before is verified. OffsetOutOfRange; DamagedLog from the damage on.
+        read before is verified. OffsetOutOfRange; DamagedLog from the damage on; StorageFailed.
         """
+        return self._read(offset, max_bytes, end_offset, nowait, False)[0]
+
+    def read_committed(
+        self, offset: int, max_bytes: int, end_offset: int, *, nowait: bool = False
+    ) -> tuple[Data, list[Aborted]]:
+        """The same, with the aborted transactions in it that a reader has to skip, as of the same moment."""
+        return self._read(offset, max_bytes, end_offset, nowait, True)
+
+    def _read(
+        self, offset: int, max_bytes: int, end_offset: int, nowait: bool, committed: bool
+    ) -> tuple[Data, list[Aborted]]:
+        retries = 0
         while True:
             damage = self.damage
             if damage is not None and offset >= damage.offset:
@@ -225,7 +240,9 @@ class Log:
             tail = Tail(layout.segments[-1].size, self.end_offset, damage)
             visible_end = end_offset if damage is None else min(end_offset, damage.offset)
             try:
-                return layout.read(offset, max_bytes, visible_end, tail, nowait=nowait)
+                data = layout.read(offset, max_bytes, visible_end, tail, nowait=nowait)
+                # Of the segments that were read: others may hold those offsets by now, or none.
+                return data, self._aborted(layout, offset, data, nowait) if committed and data else []
             except BrokenSegment as broken:
                 if not broken.segment.retired:
                     self._found_broken(broken)
@@ -234,10 +251,20 @@ class Log:
                             str(broken), file=broken.segment.path, position=broken.where.position
                         ) from None
             except Retired:
-                # Deleted or compacted by the loop: in a moment it has put another layout in place.
-                time.sleep(_RETRY_S)
+                if nowait:
+                    raise WouldBlock from None
+                retries += 1
+                self._wait_for_layout(retries)
             except OSError as reason:
                 raise StorageFailed(f"{self.path}: {reason}") from reason
+
+    def _wait_for_layout(self, retries: int) -> None:
+        """Something was deleted or compacted: in a moment the loop has put another layout in place, unless it failed."""
+        if self._failure:
+            raise StorageFailed(self._failure)
+        if retries > _RETRIES_MAX:
+            raise StorageFailed(f"{self.path}: segments are being replaced, and that does not end")
+        time.sleep(_RETRY_S)
 
     def _found_broken(self, broken: BrokenSegment) -> None:
         where = broken.where
@@ -270,14 +297,23 @@ class Log:
             raise StorageFailed(f"{self.path}: {reason}") from reason
         return self.damage
 
-    def aborted(self, offset: int, end_offset: int) -> list[Aborted]:
-        """The aborted transactions that a reader of [offset, end_offset) has to skip, by first offset."""
-        layout = self._store.layout
-        return aborted(map(self._aborted_of, layout.segments[layout.find(offset) :]), offset, end_offset)
+    def aborted(self, offset: int, end_offset: int, *, nowait: bool = False) -> list[Aborted]:
+        """The aborted transactions that a reader of [offset, end_offset) has to skip, by first offset.
 
-    def _aborted_of(self, segment: Segment) -> AbortedIndex:
+        On the thread that changes the log; others use `read_committed`. WouldBlock with `nowait`.
+        """
+        return self._overlapping(self._store.layout, offset, end_offset, nowait)
+
+    def _aborted(self, layout: Layout, offset: int, data: Data, nowait: bool) -> list[Aborted]:
+        return self._overlapping(layout, offset, end_offset_of(data), nowait)
+
+    def _overlapping(self, layout: Layout, offset: int, end_offset: int, nowait: bool) -> list[Aborted]:
+        segments = layout.segments[layout.find(offset) :]
+        return aborted((self._aborted_of(segment, nowait=nowait) for segment in segments), offset, end_offset)
+
+    def _aborted_of(self, segment: Segment, *, nowait: bool = False) -> AbortedIndex:
         try:
-            return segment.aborted()
+            return segment.aborted(nowait=nowait)
         except DamagedIndex as reason:
             _log.warning("index of aborted transactions rebuilt", file=segment.path, reason=str(reason))
         try:
@@ -299,6 +335,7 @@ class Log:
         return self._look_up(lambda: lookup.max_timestamp(self, end))
 
     def _look_up(self, look: Callable[[], Found | None]) -> Found | None:
+        retries = 0
         while True:
             try:
                 return look()
@@ -307,7 +344,8 @@ class Log:
                     self._found_broken(broken)
                     raise DamagedLog(str(broken), file=broken.segment.path, position=broken.where.position) from None
             except Retired:
-                time.sleep(_RETRY_S)
+                retries += 1
+                self._wait_for_layout(retries)
             except OSError as reason:
                 raise StorageFailed(f"{self.path}: {reason}") from reason
 
@@ -500,9 +538,14 @@ class Log:
             self.cleaned_to = max(self.cleaned_to, done.cleaned_to)
             for segment in self.segments:
                 segment.dense = segment.base_offset >= self.cleaned_to
-            return self._store.replace(done.rewritten, now_ms, self.config) if done.rewritten else 0
         except OSError as reason:
             raise _storage_error(self.path, reason) from reason
+        try:
+            return self._store.replace(done.rewritten, now_ms, self.config) if done.rewritten else 0
+        except OSError as reason:
+            # Some files have their new names and others not: the next start will finish it.
+            self._fail(reason)
+            raise StorageFailed(self._failure) from reason
 
 
 def _storage_error(path: str, reason: OSError) -> StorageFull | StorageFailed:

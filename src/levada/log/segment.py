@@ -389,16 +389,30 @@ class Segment:
     def modified_ms(self) -> int:
         return self._disk.modified_ms(self.path)
 
-    def aborted(self) -> AbortedIndex:
-        """The aborted transactions whose markers lie here. DamagedIndex when their file cannot be believed."""
+    def aborted(self, *, nowait: bool = False) -> AbortedIndex:
+        """The aborted transactions whose markers lie here. Retired; WouldBlock with `nowait` when they are not at hand.
+
+        DamagedIndex when their file cannot be believed.
+        """
         if self._aborted is None:
-            if not self._disk.exists(self.stem + ".index"):
-                raise DamagedIndex(f"{self.path} was not closed properly, and has no index of aborted transactions")
-            try:
-                self._aborted = AbortedIndex.decode(self._disk.read(self.stem + ".txnindex"))
-            except FileNotFoundError:
-                self._aborted = AbortedIndex()
+            if nowait:
+                raise WouldBlock
+            found = self._read_aborted()
+            # What was read before the segment retired is its own; after that, nobody knows.
+            if self.retired:
+                raise Retired
+            self._aborted = found
         return self._aborted
+
+    def _read_aborted(self) -> AbortedIndex:
+        if not self._disk.exists(self.stem + ".index"):
+            if self.retired:
+                raise Retired
+            raise DamagedIndex(f"{self.path} was not closed properly, and has no index of aborted transactions")
+        try:
+            return AbortedIndex.decode(self._disk.read(self.stem + ".txnindex"))
+        except FileNotFoundError:
+            return AbortedIndex()
 
     def set_aborted(self, aborted: AbortedIndex) -> None:
         self._aborted = aborted

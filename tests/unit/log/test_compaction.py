@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from levada.config import INT64_MAX, TopicConfig
 from levada.errors import DamagedLog, StorageFailed, StorageFull
 from levada.log.compaction import Compaction
+from levada.log.disk import WouldBlock
 from levada.log.files import Files
 from levada.log.log import Log
 from levada.records.batch import Batch, batches, checksum
@@ -488,6 +489,29 @@ def test_a_disk_that_fails_during_a_round_leaves_the_log_as_it_was(
     table.disk.fault = None
     assert compaction.rewritten == [] and table.records() == before and table.leftovers == []
     table.compact()
+    assert table.latest() == table.expected()
+
+
+@pytest.mark.parametrize("what", ["rename", "fsync_dir"])
+def test_a_log_whose_segments_were_half_replaced_says_so_and_is_whole_again_once_opened(
+    what: str, table: Compacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("levada.log.log._RETRIES_MAX", 3)
+    table.fill(rounds=8)
+    compaction = table.due()
+    assert compaction is not None and compaction.run()
+    table.disk.fail(what, errno.EIO, times=1)
+    with pytest.raises(StorageFailed):
+        table.log.install(compaction, table.now_ms)
+    table.disk.fault = None
+    for nowait in (False, True):
+        with pytest.raises((StorageFailed, WouldBlock)):
+            table.log.read(0, 1000, table.log.end_offset, nowait=nowait)
+    with pytest.raises(StorageFailed):
+        table.log.offset_at(0)
+    with pytest.raises(StorageFailed):
+        table.put((b"key", b"value"))
+    table.crash()
     assert table.latest() == table.expected()
 
 

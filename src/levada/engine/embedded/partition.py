@@ -11,7 +11,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from struct import Struct
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -26,10 +25,9 @@ from levada.engine.port import Aborted, At, Bounds, Isolation, Slice
 from levada.errors import DamagedLog, LevadaError, OffsetOutOfRange, StorageFailed
 from levada.log.log import Log
 from levada.log.results import Appended, Damage, Found
-from levada.records.batch import LENGTH_END, Batch
+from levada.records.batch import Batch
 from levada.records.build import end_marker
 
-_LENGTH: Final = Struct(">8xi")
 _COMMITTED: Final = Isolation.READ_COMMITTED
 
 _log = structlog.get_logger("levada.partition")
@@ -199,11 +197,12 @@ class Partition:
         if offset >= limit:
             return Slice(b"", bounds)
         try:
-            data = self.log.read(offset, max_bytes, limit, nowait=True)
+            if isolation == _COMMITTED:
+                return _slice(bounds, *self.log.read_committed(offset, max_bytes, limit, nowait=True))
+            return Slice(self.log.read(offset, max_bytes, limit, nowait=True), bounds)
         except DamagedLog:
             self.found_damage()
             raise
-        return Slice(data, bounds, self._aborted(offset, data) if isolation == _COMMITTED else ())
 
     async def read_cold(self, offset: int, max_bytes: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> Slice:
         """The same, in a worker thread."""
@@ -212,11 +211,12 @@ class Partition:
         if offset >= limit:
             return Slice(b"", bounds)
         try:
-            data = await self._workers(partial(self.log.read, offset, max_bytes, limit))
+            if isolation == _COMMITTED:
+                return _slice(bounds, *await self._workers(partial(self.log.read_committed, offset, max_bytes, limit)))
+            return Slice(await self._workers(partial(self.log.read, offset, max_bytes, limit)), bounds)
         except DamagedLog:
             self.found_damage()
             raise
-        return Slice(data, bounds, self._aborted(offset, data) if isolation == _COMMITTED else ())
 
     async def offset_at(self, timestamp_ms: int) -> Found | None:
         """The first visible record at or after this time."""
@@ -239,9 +239,6 @@ class Partition:
         if not start <= offset <= end:
             raise OffsetOutOfRange(f"{self.at}: offset {offset} is not within {start} to {end}", start=start, end=end)
         return self.bounds
-
-    def _aborted(self, offset: int, data: bytes | bytearray | memoryview) -> Sequence[Aborted]:
-        return [Aborted(*found) for found in self.log.aborted(offset, _end_offset(data))] if data else ()
 
     # Waiting
 
@@ -356,11 +353,5 @@ class Partition:
         self._refuse(lambda: DamagedLog(message, file=damage.file, position=damage.position))
 
 
-def _end_offset(data: bytes | bytearray | memoryview) -> int:
-    """The offset after the last of these whole batches. By their lengths alone: there may be thousands."""
-    position, end = 0, len(data)
-    while True:
-        following = position + LENGTH_END + _LENGTH.unpack_from(data, position)[0]
-        if following >= end:
-            return Batch(memoryview(data)[position:]).next_offset
-        position = following
+def _slice(bounds: Bounds, data: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]]) -> Slice:
+    return Slice(data, bounds, [Aborted(*found) for found in aborted] if data else ())

@@ -114,7 +114,7 @@ class Reading:
         stretch = find_stretch(partition.log, row.offset, room, limit)
         if stretch is None:
             return partition.read(row.offset, room, self._isolation)
-        aborted = partition.log.aborted(row.offset, stretch.end_offset) if self._isolation else ()
+        aborted = partition.log.aborted(row.offset, stretch.end_offset, nowait=True) if self._isolation else ()
         return Found(stretch, bounds, aborted)
 
     def _partition(self, row: Row) -> Partition:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from levada.config import topic_config
+from levada.config import HOUR_MS, topic_config
 from levada.engine.embedded.partition import Partition
 from levada.engine.embedded.syncer import Syncer
 from levada.engine.port import Aborted, At, Bounds, Isolation
@@ -333,6 +333,27 @@ async def test_a_cold_read_gives_the_same(make: Make, syncer: ByHand) -> None:
             warm = partition.read(0, max_bytes, isolation)
             assert await partition.read_cold(0, max_bytes, isolation) == warm
     assert bytes((await partition.read_cold(4, 1000)).batches) == b""
+
+
+async def test_a_cold_read_names_what_was_aborted_though_it_is_deleted_by_then(make: Make, syncer: ByHand) -> None:
+    partition = make(retention_ms="1000")
+    append(partition, producer_id=5, transactional=True)
+    partition.append_marker(5, 0, commit=False, coordinator_epoch=0)
+    partition.log.roll(NOW_MS)
+    append(partition, timestamp_ms=NOW_MS + HOUR_MS)
+    syncer.run()
+    real = partition._workers
+
+    async def retaining(work: Callable[[], T]) -> T:
+        # The worker has read; before the reader goes on, the log becomes shorter.
+        result = await real(work)
+        partition._workers = real
+        assert await partition.shrinker.retain(NOW_MS + HOUR_MS, None)
+        return result
+
+    partition._workers = cast(Any, retaining)
+    found = await partition.read_cold(0, 10_000, COMMITTED)
+    assert bytes(found.batches) and found.aborted == [(5, 0)]
 
 
 async def test_an_offset_outside_is_refused_with_the_range(make: Make, syncer: ByHand) -> None:
