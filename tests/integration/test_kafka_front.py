@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from levada.engine.port import TopicInfo, TopicSpec
-from levada.fronts.kafka import notice
+from levada.fronts.kafka import listener, notice
 from levada.fronts.kafka.apis import offered
 from levada.records.batch import Batch, batches
 from levada.records.read import read
@@ -953,3 +953,22 @@ async def test_stopping_does_not_wait_for_a_rebalance(tmp_path: Path) -> None:
         await server.stop()
         assert asyncio.get_running_loop().time() - began < 3
         assert (await client.expect()).error_code != 0
+
+
+async def test_huge_requests_that_never_come_do_not_stop_the_others(
+    tmp_path: Path, refusals: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "_PRESS_S", 0.05)
+    settings = {"queued.max.request.bytes": str(4 << 20)}
+    async with running(tmp_path / "data", settings) as server, connected(server) as client, connected(server) as idle:
+        await make_topic(server)
+        idle.writer.write(struct.pack(">i", 100_000_000) + b"abcd")
+        await asyncio.sleep(0.05)
+        batch = make_batch(1, value=b"x" * 500_000)
+        assert (await produce(client, "t", batch)).error_code == 0
+        # Now it takes all there is: it has to get on, or go.
+        idle.writer.write(b"x" * (4 << 20))
+        await asyncio.sleep(0.05)
+        assert (await produce(client, "t", batch)).error_code == 0
+        assert await idle.is_closed()
+    assert [line.split(": ")[-1] for line in refusals] == ["its request comes too slowly while others wait for memory"]

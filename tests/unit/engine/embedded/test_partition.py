@@ -137,6 +137,20 @@ async def test_whoever_waits_for_durability_is_told_when_it_is_reached(make: Mak
     assert partition.when_durable(2) is None
 
 
+@pytest.mark.parametrize("durability", ["os", "interval:50", "fsync"])
+async def test_whoever_must_have_it_on_disk_gets_it_whatever_the_policy(
+    make: Make, syncer: ByHand, durability: str
+) -> None:
+    partition = make(levada_durability=durability)
+    end = append(partition)
+    waiting = partition.when_synced(end)
+    assert waiting is not None and not waiting.done()
+    syncer.run()
+    assert waiting.done()
+    assert partition.log.synced_offset == end
+    assert partition.when_synced(end) is None
+
+
 async def test_whoever_gave_up_waiting_is_no_hindrance(make: Make, syncer: ByHand) -> None:
     partition = make()
     gone, there = partition.when_durable(append(partition)), partition.when_durable(append(partition))
