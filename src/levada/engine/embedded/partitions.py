@@ -9,7 +9,9 @@ topics that nobody deleted are put aside and kept.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -29,6 +31,8 @@ from levada.errors import LevadaError, ShuttingDown, StorageFailed, UnknownParti
 from levada.log.files import Files
 from levada.log.log import Log
 
+#: After a crash, so many partitions at a time are looked after while the broker serves.
+RECOVERED_AT_ONCE: Final = 4
 #: After a crash, partitions with a last segment beyond this are opened before the broker serves: scanning them takes time
 #: that the loop should not spend later.
 EAGER_BYTES: Final = MiB
@@ -67,6 +71,9 @@ class Partitions:
         self._closing = False
         self._checkpointing = asyncio.Lock()
         self._saved = (dict(data.recovery.points), dict(data.recovery.unrecovered))
+        #: Of each partition that a crash left: held by whoever opens it, the loop or a worker.
+        self._turns = {at: threading.Lock() for at in data.recovery.unrecovered}
+        self._recovering: asyncio.Task[None] | None = None
         #: Directories that look like a partition of no topic, and do not say whose they are. They are left alone.
         self._strays: set[str] = set()
 
@@ -96,7 +103,12 @@ class Partitions:
         if self._closing:
             raise ShuttingDown
         at = At(topic, index)
-        return self._install(at, info, *self._open_log(at, info))
+        with self._turn(at):
+            opened = self._open_log(at, info)
+        return self._install(at, info, *opened)
+
+    def _turn(self, at: At) -> AbstractContextManager[object]:
+        return self._turns.get(at) or nullcontext()
 
     def _open_log(self, at: At, info: TopicInfo) -> tuple[Log, bool]:
         """The log, and whether its directory is known to be durable. Takes as long as verifying what was not closed well."""
@@ -193,11 +205,13 @@ class Partitions:
     def _remove(self, info: TopicInfo) -> None:
         disk, doomed = self._data.disk, []
         for index in range(info.partitions):
-            path = self._data.partition_path(At(info.name, index))
-            if disk.exists(str(path)):
-                target = self._data.deleted_path(info.id, index)
-                disk.rename(str(path), str(target))
-                doomed.append(str(target))
+            at = At(info.name, index)
+            path = self._data.partition_path(at)
+            with self._turn(at):
+                if disk.exists(str(path)):
+                    target = self._data.deleted_path(info.id, index)
+                    disk.rename(str(path), str(target))
+                    doomed.append(str(target))
         if doomed:
             disk.fsync_dir(str(self._data.topics))
         for directory in doomed:
@@ -248,6 +262,53 @@ class Partitions:
         if opened is not None:
             self._install(at, info, *opened)
 
+    def recover_rest(self) -> None:
+        """After a crash: bring the other partitions in order as well, a few at a time, while the broker serves.
+
+        Opening one that was not closed well waits for the disk, and the loop opens those that are used.
+        """
+        if self._data.recovery.unrecovered:
+            self._recovering = asyncio.create_task(self._recover_rest(), name="levada-recovery")
+
+    async def _recover_rest(self) -> None:
+        left = iter(sorted(self._data.recovery.unrecovered))
+
+        async def take_turns() -> None:
+            for at in left:
+                if self._closing:
+                    return
+                await self.look_after(at)
+
+        await asyncio.gather(*(take_turns() for _ in range(RECOVERED_AT_ONCE)))
+
+    async def look_after(self, at: At) -> None:
+        """Bring a partition in order that a crash left, and close it again; from then on opening it is quick."""
+        info = self._registry.get(at.topic)
+        if info is None or at.partition >= info.partitions or at not in self._data.recovery.unrecovered:
+            return
+        try:
+            log = await self._workers(partial(self._close_well, at, info))
+        except LevadaError as reason:
+            _log.warning("partition not recovered yet", partition=str(at), reason=str(reason))
+            return
+        if log is None or at in self._open or self._registry.by_id(info.id) is None or self._closing:
+            return
+        if log.damage is not None:
+            # A damaged one stays open: it is to be seen.
+            self._install(at, info, log, True)
+        else:
+            self._data.recovery.opened(at, log.synced_offset)
+
+    def _close_well(self, at: At, info: TopicInfo) -> Log | None:
+        """In a worker thread. None when somebody else has opened or deleted it."""
+        with self._turn(at):
+            if at in self._open or self._registry.by_id(info.id) is None:
+                return None
+            log, _ = self._open_log(at, info)
+            if log.damage is None:
+                log.close()
+            return log
+
     def _tail_bytes(self, at: At) -> int:
         segments = self._data.segments(at)
         return self._data.disk.size(segments[-1].path) if segments else 0
@@ -255,6 +316,8 @@ class Partitions:
     async def close(self) -> None:
         """Sync and close everything, several at a time."""
         self._closing = True
+        if self._recovering is not None:
+            await asyncio.wait([self._recovering])
         await asyncio.gather(*(self._close(partition) for partition in self._open.values()))
         self._open.clear()
 

@@ -98,6 +98,7 @@ class Upkeep:
         due = await self._workers(lambda: [at for at, config in closed if is_due(self._data, at, config, now_ms)])
         for at in due:
             try:
+                await self._partitions.look_after(at)
                 self._partitions.get(*at)
             except LevadaError as reason:
                 _log.warning("partition not opened", partition=str(at), reason=str(reason))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -24,7 +27,7 @@ from levada.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from levada.log.disk import Disk
+from levada.log.disk import Disk, File
 from levada.records.batch import Batch, batches
 from levada.records.read import read_all
 from support.engines import FailingDisk, ScarceDisk, as_killed, make_topic, running
@@ -280,6 +283,61 @@ async def test_partitions_with_much_to_verify_are_opened_before_the_engine_serve
         opened = {partition.at for partition in engine.open_partitions()}
         assert large in opened and small not in opened
         assert await values(engine, small) == [b"x"]
+
+
+async def test_after_a_kill_partitions_are_brought_in_order_off_the_loop(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(data) as engine:
+        await make_topic(engine, partitions=12)
+        ats = [At("t", index) for index in range(12)]
+        for at in ats:
+            await engine.append(at, batch_of(str(at).encode()))
+        killed = as_killed(data)
+    async with running(killed) as engine:
+        for _ in range(1000):
+            if not engine._data.recovery.unrecovered:
+                break
+            await asyncio.sleep(0.01)
+        assert not {partition.at for partition in engine.open_partitions()} & set(ats)
+        loop = threading.get_ident()
+        for name in ("fsync_dir", "atomic_write"):
+            monkeypatch.setattr(Disk, name, off(loop, getattr(Disk, name)))
+        monkeypatch.setattr(File, "sync", off(loop, File.sync))
+        for at in ats:
+            engine.partition(*at)
+            assert await values(engine, at) == [str(at).encode()]
+
+
+def off(loop: int, waits: Callable[..., None]) -> Callable[..., None]:
+    """The same, and a failed test when it is called on the loop's thread."""
+
+    def checked(*args: Any) -> None:
+        assert threading.get_ident() != loop, f"{waits.__name__} on the loop"
+        waits(*args)
+
+    return checked
+
+
+@pytest.mark.parametrize("delete", [False, True])
+async def test_a_partition_that_is_used_while_it_is_brought_in_order_is_opened_once(data: Path, delete: bool) -> None:
+    async with running(data) as engine:
+        await make_topic(engine, partitions=40)
+        ats = [At("t", index) for index in range(40)]
+        await asyncio.gather(*(engine.append(at, batch_of(b"before")) for at in ats))
+        killed = as_killed(data)
+    async with running(killed) as engine:
+        await asyncio.sleep(0.002)
+        if delete:
+            await engine.delete("t")
+            await make_topic(engine, partitions=40)
+        for at in ats:
+            await engine.append(at, batch_of(b"after"))
+        for at in ats:
+            assert await values(engine, at) == ([b"after"] if delete else [b"before", b"after"])
+    async with running(killed) as engine:
+        for at in ats:
+            assert await values(engine, at) == ([b"after"] if delete else [b"before", b"after"])
 
 
 # Deletions cut short
