@@ -172,9 +172,7 @@ class EmbeddedEngine(Engine):
         self._topics.load()
         await self.in_thread(self._partitions.remove_deleted)
         if not self._data.was_clean:
-            _log.info(
-                "the last stop was not clean: partitions are checked while the broker serves", epoch=self.broker_epoch
-            )
+            _log.info("the last stop was not clean: all partitions are checked", epoch=self.broker_epoch)
             # A damaged registry does not name all topics: then nothing is known to be left over.
             if self._registry_journal.partition.damage is None:
                 await self.in_thread(self._partitions.remove_leftovers)
@@ -186,7 +184,7 @@ class EmbeddedEngine(Engine):
             self._forget_offsets_of_deleted_topics()
         self._topics.deleted = self._forget_offsets
         self._housekeeping.start()
-        self._partitions.recover_rest()
+        await self._partitions.recover_rest()
         if self._data.was_clean:
             self._scrubbing = asyncio.create_task(self._scrubber.run(), name="levada-scrubber")
 

@@ -31,8 +31,10 @@ from levada.errors import LevadaError, ShuttingDown, StorageFailed, UnknownParti
 from levada.log.files import Files
 from levada.log.log import Log
 
-#: After a crash, so many partitions at a time are looked after while the broker serves.
-RECOVERED_AT_ONCE: Final = 4
+#: After a crash, so many partitions at a time are brought in order; two workers are left for cold reads.
+RECOVERED_AT_ONCE: Final = 6
+#: For so long nobody is served meanwhile: the first that clients do is to ask for all they used before.
+RECOVERY_WAIT_S: Final = 3.0
 #: After a crash, partitions with a last segment beyond this are opened before the broker serves: scanning them takes time
 #: that the loop should not spend later.
 EAGER_BYTES: Final = MiB
@@ -262,13 +264,14 @@ class Partitions:
         if opened is not None:
             self._install(at, info, *opened)
 
-    def recover_rest(self) -> None:
-        """After a crash: bring the other partitions in order as well, a few at a time, while the broker serves.
+    async def recover_rest(self) -> None:
+        """After a crash: bring the other partitions in order as well, a few at a time; after a while, while the broker serves.
 
         Opening one that was not closed well waits for the disk, and the loop opens those that are used.
         """
         if self._data.recovery.unrecovered:
             self._recovering = asyncio.create_task(self._recover_rest(), name="levada-recovery")
+            await asyncio.wait([self._recovering], timeout=RECOVERY_WAIT_S)
 
     async def _recover_rest(self) -> None:
         left = iter(sorted(self._data.recovery.unrecovered))

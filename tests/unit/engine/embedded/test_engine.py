@@ -295,10 +295,6 @@ async def test_after_a_kill_partitions_are_brought_in_order_off_the_loop(
             await engine.append(at, batch_of(str(at).encode()))
         killed = as_killed(data)
     async with running(killed) as engine:
-        for _ in range(1000):
-            if not engine._data.recovery.unrecovered:
-                break
-            await asyncio.sleep(0.01)
         assert not {partition.at for partition in engine.open_partitions()} & set(ats)
         loop = threading.get_ident()
         for name in ("fsync_dir", "atomic_write"):
@@ -320,14 +316,16 @@ def off(loop: int, waits: Callable[..., None]) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("delete", [False, True])
-async def test_a_partition_that_is_used_while_it_is_brought_in_order_is_opened_once(data: Path, delete: bool) -> None:
+async def test_a_partition_that_is_used_while_it_is_brought_in_order_is_opened_once(
+    data: Path, delete: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("levada.engine.embedded.partitions.RECOVERY_WAIT_S", 0.002)
     async with running(data) as engine:
         await make_topic(engine, partitions=40)
         ats = [At("t", index) for index in range(40)]
         await asyncio.gather(*(engine.append(at, batch_of(b"before")) for at in ats))
         killed = as_killed(data)
     async with running(killed) as engine:
-        await asyncio.sleep(0.002)
         if delete:
             await engine.delete("t")
             await make_topic(engine, partitions=40)
