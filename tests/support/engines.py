@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from levada.config import BrokerConfig
 from levada.engine.embedded.engine import EmbeddedEngine, wall_clock_ms
@@ -44,6 +48,21 @@ def as_killed(data: Path, name: str = "killed") -> Path:
     target = data.with_name(name)
     shutil.copytree(data, target)
     return target
+
+
+def forbid_syncs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on whatever waits for the disk fails on this thread."""
+    here = threading.get_ident()
+
+    def elsewhere(waits: Callable[..., None]) -> Callable[..., None]:
+        def checked(*args: Any, **named: Any) -> None:
+            assert threading.get_ident() != here, f"{waits.__name__} on the loop"
+            waits(*args, **named)
+
+        return checked
+
+    for kind, name in ((Disk, "fsync_dir"), (Disk, "atomic_write"), (File, "sync")):
+        monkeypatch.setattr(kind, name, elsewhere(getattr(kind, name)))
 
 
 class ScarceDisk(Disk):

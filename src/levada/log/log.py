@@ -18,13 +18,14 @@ import os.path
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NoReturn
 
 import structlog
 
 from levada.config import DAY_MS, TopicConfig
 from levada.errors import DamagedIndex, DamagedLog, OffsetOutOfRange, StorageFailed, StorageFull
-from levada.log import compaction, directory, lookup, retention
+from levada.log import compaction, directory, lookup, retention, steps
 from levada.log.aborted import AbortedIndex, AbortedTransaction, aborted
 from levada.log.compaction import Compaction
 from levada.log.disk import Disk, WouldBlock
@@ -37,6 +38,7 @@ from levada.log.results import Aborted, Appended, Damage, Found
 from levada.log.scan import Unreadable
 from levada.log.segment import NO_ROOM, Data, Retired, Segment
 from levada.log.snapshots import BrokenSegment
+from levada.log.steps import Steps
 from levada.log.store import Store
 from levada.log.swap import Swap
 from levada.records.batch import LOG_APPEND_TIME, Batch
@@ -423,49 +425,60 @@ class Log:
     def retain(self, now_ms: int, *, floor: int | None = None) -> int:
         """Delete segments that need not be kept (see retention.py), none that reaches beyond `floor`; returns their bytes.
 
-        Their files are renamed first; `purge` removes them. A damaged log keeps all it has.
+        Their files are renamed first; `purge` removes them. A damaged log keeps all it has. StorageFull, StorageFailed.
         """
+        return steps.run(self.retaining(now_ms, floor=floor))
+
+    def retaining(self, now_ms: int, *, floor: int | None = None) -> Steps[int]:
+        """The same in steps. Nothing else may move the start meanwhile, or replace segments."""
         if self.damage is not None or self._failure:
             return 0
         try:
+            # Looks at the segments once where that may take time, and again where they do not change meanwhile.
+            yield partial(self._count_expired, now_ms, floor)
             count = self._expired(now_ms, floor)
+            if count and self.segments[count - 1].is_held:
+                # What follows must be durable before they may go: the snapshot there is all that is known of their producers.
+                yield self.sync
+                self.mark_synced(self._unsynced.durable_to)
+                held = (number for number, segment in enumerate(self.segments[:count]) if segment.is_held)
+                count = next(held, count)
             if count == 0:
                 return 0
-            self._leave(count)
-            return self._store.delete_first(count, now_ms + self.config.file_delete_delay_ms)
+            offset = self._store.layout.bases[count]
+            if offset > self.start_offset:
+                yield partial(self._write_start, offset)
+                self._start_at(offset)
+            aside = self._store.drop_first(count)
+            yield partial(self._store.put_aside, aside, now_ms + self.config.file_delete_delay_ms)
+            self._unsynced.renamed()
+            return sum(segment.size for segment in aside.segments)
         except OSError as reason:
             raise _storage_error(self.path, reason) from reason
 
+    def _count_expired(self, now_ms: int, floor: int | None) -> int:
+        bounds = {"start_offset": self.start_offset, "end_offset": self.end_offset}
+        return retention.expired(self.segments, self.config, **bounds, now_ms=now_ms, floor=floor)
+
     def _expired(self, now_ms: int, floor: int | None) -> int:
         """How many segments may go; not all of them, for which the log is rolled if need be."""
-        bounds = {"start_offset": self.start_offset, "end_offset": self.end_offset}
-        count = retention.expired(self.segments, self.config, **bounds, now_ms=now_ms, floor=floor)
+        count = self._count_expired(now_ms, floor)
         if count == len(self.segments):
             try:
                 self.roll(now_ms)
             except StorageFull:
                 count -= 1
-        return self._settled(count) if count and self.segments[count - 1].is_held else count
+        return count
 
-    def _settled(self, count: int) -> int:
-        """How many of the first `count` segments are settled now. What follows them must be durable before they may go:
-        the snapshot there is then all that is known of their producers."""
-        self.mark_synced(self.sync())
-        held = (number for number, segment in enumerate(self.segments[:count]) if segment.is_held)
-        return next(held, count)
-
-    def _leave(self, count: int) -> None:
-        """The log starts after this many segments, and will also if their files come back."""
-        offset = self._store.layout.bases[count]
-        if offset > self.start_offset:
-            try:
-                directory.write_checkpoint(self._disk, self.path, directory.START_FILE, offset)
-            except OSError as reason:
-                # Deleting is how room is made, so it goes on. The oldest go first: what comes back is whole.
-                if reason.errno not in NO_ROOM:
-                    raise
-                self._unsynced.write(*directory.checkpoint(self.path, directory.START_FILE, offset))
-            self._start_at(offset)
+    def _write_start(self, offset: int) -> None:
+        """The log starts here, and will also if the files of what lies below come back."""
+        try:
+            directory.write_checkpoint(self._disk, self.path, directory.START_FILE, offset)
+        except OSError as reason:
+            # Deleting is how room is made, so it goes on. The oldest go first: what comes back is whole.
+            if reason.errno not in NO_ROOM:
+                raise
+            self._unsynced.write(*directory.checkpoint(self.path, directory.START_FILE, offset))
 
     def purge(self, now_ms: int) -> None:
         """Remove the files that were put aside file.delete.delay.ms ago."""
@@ -528,24 +541,35 @@ class Log:
     def install(self, done: Compaction, now_ms: int) -> int:
         """Put what a round of compaction has written in the place of what it read; returns the bytes that became free.
 
-        Waits for the disk once: the old names must be gone for good before the new ones come. StorageFailed.
+        StorageFailed: the log takes no more writes, and the next start finishes it.
         """
-        try:
-            if any(segment.retired for each in done.rewritten for segment in each.replaced):
-                # Meanwhile the log deleted something of what was read: the next round begins with what is left.
-                Swap(self._disk, self.path).undo(self.cleaned_to)
-                return 0
-            self.cleaned_to = max(self.cleaned_to, done.cleaned_to)
-            for segment in self.segments:
-                segment.dense = segment.base_offset >= self.cleaned_to
-        except OSError as reason:
-            raise _storage_error(self.path, reason) from reason
-        try:
-            return self._store.replace(done.rewritten, now_ms, self.config) if done.rewritten else 0
-        except OSError as reason:
-            # Some files have their new names and others not: the next start will finish it.
-            self._fail(reason)
-            raise StorageFailed(self._failure) from reason
+        return steps.run(self.installing(done, now_ms))
+
+    def installing(self, done: Compaction, now_ms: int) -> Steps[int]:
+        """The same in steps. Nothing else may move the start meanwhile."""
+        if any(segment.retired for each in done.rewritten for segment in each.replaced):
+            # Meanwhile the log deleted something of what was read: the next round begins with what is left.
+            try:
+                yield partial(Swap(self._disk, self.path).undo, self.cleaned_to)
+            except OSError as reason:
+                raise _storage_error(self.path, reason) from reason
+            return 0
+        replaced = [segment for each in done.rewritten for segment in each.replaced]
+        added = [self._store.successor(each, now_ms, self.config) for each in done.rewritten]
+        if added:
+            for segment in replaced:
+                segment.retire()
+            try:
+                yield partial(self._store.replace_files, replaced, added, now_ms + self.config.file_delete_delay_ms)
+            except OSError as reason:
+                # Some files have their new names and others not.
+                self._fail(reason)
+                raise StorageFailed(self._failure) from reason
+            self._store.replaced(replaced, added)
+        self.cleaned_to = max(self.cleaned_to, done.cleaned_to)
+        for segment in self.segments:
+            segment.dense = segment.base_offset >= self.cleaned_to
+        return sum(segment.size for segment in replaced) - sum(segment.size for segment in added)
 
 
 def _storage_error(path: str, reason: OSError) -> StorageFull | StorageFailed:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import NamedTuple
 
 from levada.config import TopicConfig
 from levada.log import directory
@@ -19,6 +21,14 @@ from levada.log.successor import Rewritten
 from levada.log.swap import SWAP
 from levada.log.trash import Trash
 from levada.log.unsynced import Unsynced
+
+
+class Aside(NamedTuple):
+    """What is out of use, and still under its name."""
+
+    segments: Sequence[Segment]
+    #: Names of files.
+    snapshots: Sequence[str]
 
 
 class Store:
@@ -63,24 +73,24 @@ class Store:
 
     # Getting shorter
 
-    def delete_first(self, count: int, remove_ms: int) -> int:
-        """Put the first segments aside, with the snapshots that only they need; returns their bytes."""
+    def drop_first(self, count: int) -> Aside:
+        """Let go of the first segments, and of the snapshots that only they need; to be put aside."""
         doomed, kept = self.layout.segments[:count], self.layout.segments[count:]
-        with self.unsynced.lock:
-            self.unsynced.forget(doomed)
-            self.layout = Layout(kept)
+        self.unsynced.forget(doomed)
+        self.layout = Layout(kept)
+        # One that could not be settled for want of room may be in a sync right now.
+        with self.unsynced.lock if any(segment.is_held for segment in doomed) else nullcontext():
             for segment in doomed:
                 segment.retire()
-            snapshots = self.snapshots.drop(lambda offset: offset < kept[0].base_offset)
-            for file in snapshots:
-                self.unsynced.discard(file)
-        self._put_aside(doomed, snapshots, remove_ms)
-        return sum(segment.size for segment in doomed)
+        snapshots = self.snapshots.drop(lambda offset: offset < kept[0].base_offset)
+        for file in snapshots:
+            self.unsynced.discard(file)
+        return Aside(doomed, snapshots)
 
-    def _put_aside(self, segments: Iterable[Segment], others: Iterable[str], remove_ms: int) -> None:
-        paths = [segment.stem + ending for segment in segments for ending in directory.SEGMENT_ENDINGS]
-        self._trash.put([*paths, *(os.path.join(self.path, file) for file in others)], remove_ms)
-        self.unsynced.renamed()
+    def put_aside(self, aside: Aside, remove_ms: int) -> None:
+        """Rename their files; for a worker thread. A name has changed then."""
+        paths = [segment.stem + ending for segment in aside.segments for ending in directory.SEGMENT_ENDINGS]
+        self._trash.put([*paths, *(os.path.join(self.path, file) for file in aside.snapshots)], remove_ms)
 
     def purge(self, now_ms: int) -> None:
         """Remove what was put aside, if its time has come."""
@@ -114,16 +124,12 @@ class Store:
 
     # Compaction
 
-    def replace(self, rewritten: Sequence[Rewritten], now_ms: int, config: TopicConfig) -> int:
-        """Put compacted segments in the place of those they were made from (step 4 of swap.py); returns the bytes freed.
+    def replace_files(self, replaced: Sequence[Segment], added: Sequence[Segment], remove_ms: int) -> None:
+        """Give compacted segments the names of those they were made from (step 4 of swap.py). For a worker thread.
 
-        Waits for the disk once: the old names must be gone for good before the new ones come.
+        Waits for the disk: the old names must be gone for good before the new ones come.
         """
-        replaced = [segment for each in rewritten for segment in each.replaced]
-        added = [self._successor(each, now_ms, config) for each in rewritten]
-        for segment in replaced:
-            segment.retire()
-        self._put_aside(replaced, [], now_ms + config.file_delete_delay_ms)
+        self.put_aside(Aside(replaced, []), remove_ms)
         self._disk.fsync_dir(self.path)
         for segment in added:
             # The segment itself last: until then all this can be done again.
@@ -131,11 +137,13 @@ class Store:
                 path = segment.stem + ending
                 if self._disk.exists(path + SWAP):
                     self._disk.rename(path + SWAP, path)
+
+    def replaced(self, replaced: Sequence[Segment], added: Sequence[Segment]) -> None:
+        """Their files have their names."""
         self.layout = self.layout.with_segments(added, removed=replaced)
         self.unsynced.renamed()
-        return sum(segment.size for segment in replaced) - sum(segment.size for segment in added)
 
-    def _successor(self, rewritten: Rewritten, now_ms: int, config: TopicConfig) -> Segment:
+    def successor(self, rewritten: Rewritten, now_ms: int, config: TopicConfig) -> Segment:
         segment = self._segment(rewritten.base_offset, rewritten.size, now_ms, config)
         segment.dense = False
         segment.trusted_from = 0

@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from levada.engine.embedded.workers import Workers
 from levada.engine.port import At
 from levada.errors import LevadaError, OffsetOutOfRange
 from levada.log.compaction import Compaction
 from levada.log.log import Log
+from levada.log.steps import Steps
+
+T = TypeVar("T")
 
 
 class Shrinker:
@@ -53,7 +57,7 @@ class Shrinker:
             if self._stopped is not None:
                 return 0
             start = self._log.start_offset
-            freed = self._log.retain(now_ms, floor=floor)
+            freed = await self._drive(self._log.retaining(now_ms, floor=floor))
             if self._log.start_offset != start:
                 self._shrunk()
             return freed
@@ -65,11 +69,36 @@ class Shrinker:
             if self._compaction is None:
                 return
             try:
-                if await self._workers(self._compaction.run) and self._stopped is None:
-                    self._log.install(self._compaction, now_ms())
+                if await self._workers(self._compaction.run):
+                    async with self._moving:
+                        if self._stopped is None:
+                            await self._drive(self._log.installing(self._compaction, now_ms()))
             finally:
                 self._compaction = None
                 self._broken()
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        """Take the steps here, and in worker threads what waits for the disk; to the end, also when the caller gives up."""
+        taking = asyncio.ensure_future(self._take(steps))
+        try:
+            return await asyncio.shield(taking)
+        finally:
+            # Whoever holds the lock must not let go of it before.
+            await asyncio.wait([taking])
+
+    async def _take(self, steps: Steps[T]) -> T:
+        try:
+            work = next(steps)
+            while True:
+                try:
+                    await self._workers(work)
+                except Exception as error:
+                    work = steps.throw(error)
+                else:
+                    work = next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
 
     async def stop(self, reason: LevadaError) -> None:
         """End a compaction that is under way, changing nothing, and take no more requests. Nothing runs when it returns."""

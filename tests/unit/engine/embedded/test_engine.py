@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -27,10 +24,10 @@ from levada.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from levada.log.disk import Disk, File
+from levada.log.disk import Disk
 from levada.records.batch import Batch, batches
 from levada.records.read import read_all
-from support.engines import FailingDisk, ScarceDisk, as_killed, make_topic, running
+from support.engines import FailingDisk, ScarceDisk, as_killed, forbid_syncs_here, make_topic, running
 from support.reading import batch_of, records, values
 
 COMMITTED = Isolation.READ_COMMITTED
@@ -296,23 +293,10 @@ async def test_after_a_kill_partitions_are_brought_in_order_off_the_loop(
         killed = as_killed(data)
     async with running(killed) as engine:
         assert not {partition.at for partition in engine.open_partitions()} & set(ats)
-        loop = threading.get_ident()
-        for name in ("fsync_dir", "atomic_write"):
-            monkeypatch.setattr(Disk, name, off(loop, getattr(Disk, name)))
-        monkeypatch.setattr(File, "sync", off(loop, File.sync))
+        forbid_syncs_here(monkeypatch)
         for at in ats:
             engine.partition(*at)
             assert await values(engine, at) == [str(at).encode()]
-
-
-def off(loop: int, waits: Callable[..., None]) -> Callable[..., None]:
-    """The same, and a failed test when it is called on the loop's thread."""
-
-    def checked(*args: Any) -> None:
-        assert threading.get_ident() != loop, f"{waits.__name__} on the loop"
-        waits(*args)
-
-    return checked
 
 
 @pytest.mark.parametrize("delete", [False, True])

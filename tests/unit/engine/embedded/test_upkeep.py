@@ -14,7 +14,7 @@ from levada.engine.embedded.recovery import decode_checkpoint
 from levada.engine.embedded.registry import INTERNAL_SETTINGS
 from levada.engine.port import At, Committed
 from levada.records.batch import Batch
-from support.engines import as_killed, make_topic, running
+from support.engines import as_killed, forbid_syncs_here, make_topic, running
 from support.reading import batch_of, records, values
 
 START_MS = 1_700_000_000_000
@@ -62,6 +62,32 @@ async def test_what_is_older_than_its_topic_keeps_is_deleted(data: Path, clock: 
         clock.ms += 2 * MINUTE_MS
         await engine._upkeep.purge()
         assert not list((data / "topics" / "t-0").glob("*.deleted"))
+
+
+async def test_retention_and_compaction_do_not_wait_for_the_disk_on_the_loop(
+    data: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(data, now_ms=clock) as engine:
+        old = await make_topic(engine, retention_ms=str(HOUR_MS))
+        table = await make_topic(
+            engine, "table", cleanup_policy="compact", segment_bytes="300", min_cleanable_dirty_ratio="0"
+        )
+        for at in (old, table):
+            await fill(engine, at, 20)
+        clock.ms += 2 * HOUR_MS
+        size = engine.partition(*table).log.size_bytes
+        with monkeypatch.context() as patched:
+            forbid_syncs_here(patched)
+            appending = asyncio.create_task(fill(engine, table, 20))
+            await engine._upkeep.retain()
+            await appending
+            await engine._upkeep.compact()
+        assert await engine.bounds(old) == (20, 20, 20)
+        assert engine.partition(*table).log.size_bytes < size
+        killed = as_killed(data)
+    async with running(killed, now_ms=clock) as engine:
+        assert await engine.bounds(old) == (20, 20, 20)
+        assert (await values(engine, table))[-1] == b"19"
 
 
 async def test_nothing_that_somebody_still_needs_is_deleted(data: Path, clock: Clock) -> None:
