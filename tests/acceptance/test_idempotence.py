@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support import clients, raw
-from support.brokers import Broker
+from support.brokers import Broker, levada_only
 from support.driver import Client, Driver, Sent
 from support.proxy import Proxy
 from support.wait import wait_until
@@ -66,6 +66,32 @@ def test_a_repeated_batch_is_stored_once_and_a_gap_or_an_older_epoch_is_an_error
     assert send(3, b"x", epoch=epoch)[0] in (INVALID_EPOCH, FENCED)
     assert send(5, b"x", epoch=epoch + 2)[0] == OUT_OF_ORDER, "a new epoch that does not start at 0"
     assert [seen.value for seen in admin.consume(topic)] == [b"a", b"b", b"c", b"d"]
+
+
+@levada_only
+@pytest.mark.parametrize("ends", [("kill",), ("stop",), ("kill", "kill"), ("stop", "kill"), ("kill", "stop")], ids=str)
+def test_every_batch_a_producer_may_have_in_flight_is_known_after_restarts(
+    ends: tuple[str, ...], own_broker: Broker, drivers: Callable[[str], Driver], topic: str
+) -> None:
+    """10: a client has up to five batches in flight. Kafka's snapshots keep the last one only, ours must not lose the others:
+    librdkafka is dead for good if a batch it sends again is not recognised.
+    """
+    Client(drivers("librdkafka"), own_broker.bootstrap).create(topic)
+    with raw.Raw(own_broker.bootstrap) as connection:
+        producer, epoch = raw.init_producer(connection)
+    batches = [raw.batch([b"v"] * 3, producer_id=producer, epoch=epoch, sequence=3 * turn) for turn in range(7)]
+
+    def send(records: bytes) -> tuple[int, int]:
+        with raw.Raw(own_broker.bootstrap) as connection:
+            answer = raw.produce(connection, topic, 0, records)
+        return int(answer.error_code), answer.base_offset
+
+    assert [send(records) for records in batches] == [(0, 3 * turn) for turn in range(7)]
+    for end in ends:
+        getattr(own_broker, end)()
+        own_broker.start()
+    assert [send(records) for records in batches[2:]] == [(0, 3 * turn) for turn in range(2, 7)]
+    assert send(raw.batch([b"v"], producer_id=producer, epoch=epoch, sequence=21)) == (0, 21)
 
 
 def unless_electing(answer: Any) -> Any:
