@@ -7,6 +7,9 @@ producer nobody remembers may start anywhere. Everything here can be found again
 Snapshot (`<offset>.snapshot`, Kafka's version 1, big-endian): int16 version | uint32 CRC-32C of the rest | int32 count |
 then for each producer: int64 id | int16 epoch | int32 last sequence | int64 last offset | int32 last offset − first offset of
 the last batch | int64 timestamp | int32 coordinator epoch | int64 first offset of the open transaction, −1 for none.
+Behind Kafka's entries, under the same CRC and ignored by Kafka's reader, stands what ours adds: the batches before the last,
+oldest first, so that all a client may have in flight is known after a restart: int32 count | then for each: int64 producer id |
+int32 first sequence | int32 last sequence | int64 first offset | int64 last offset. Kafka's own files end before it.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ _SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_HEADER: Final = Struct(">hI")
 _SNAPSHOT_COUNT: Final = Struct(">i")
 _SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
+_SNAPSHOT_EARLIER: Final = Struct(">qiiqq")
 
 
 class Remembered(NamedTuple):
@@ -254,7 +258,7 @@ class Producers:
         self._ended.clear()
 
     def snapshot(self) -> bytes:
-        """All producers, in Kafka's file format. Of each producer's last five batches, only the last is in it."""
+        """All producers with their last five batches: the last in Kafka's file format, the others behind it."""
         parts = [_SNAPSHOT_COUNT.pack(len(self._producers))]
         for producer in self._producers.values():
             last = producer.batches[-1] if producer.batches else Remembered(NO_SEQUENCE, NO_SEQUENCE, -1, -1)
@@ -265,14 +269,28 @@ class Producers:
                     last.last_offset - last.first_offset, producer.last_write_ms, producer.coordinator_epoch, open_from,
                 )
             )  # fmt: skip
-        entries = b"".join(parts)
+        earlier = [
+            _SNAPSHOT_EARLIER.pack(producer.producer_id, *batch)
+            for producer in self._producers.values()
+            for batch in tuple(producer.batches)[:-1]
+        ]
+        entries = b"".join((*parts, _SNAPSHOT_COUNT.pack(len(earlier)), *earlier))
         return _SNAPSHOT_HEADER.pack(_SNAPSHOT_VERSION, crc32c(entries)) + entries
 
     def load(self, snapshot: bytes, now_ms: int) -> None:
         """Start from a snapshot instead of what is remembered; those that expired meanwhile stay forgotten. DamagedIndex."""
-        producers = [_producer(*entry) for entry in _SNAPSHOT_ENTRY.iter_unpack(_entries(snapshot))]
+        entries, earlier = _sections(snapshot)
+        producers = [_producer(*entry) for entry in _SNAPSHOT_ENTRY.iter_unpack(entries)]
+        by_id = {producer.producer_id: producer for producer in producers}
+        # From the newest back, because each goes in front.
+        for producer_id, *batch in reversed(list(_SNAPSHOT_EARLIER.iter_unpack(earlier))):
+            if producer_id not in by_id:
+                raise DamagedIndex(
+                    f"the snapshot of producers has a batch of producer {producer_id}, and not the producer"
+                )
+            by_id[producer_id].batches.appendleft(Remembered(*batch))
         self.clear()
-        self._producers = {producer.producer_id: producer for producer in producers}
+        self._producers = by_id
         started = sorted((p.open_from, p.producer_id) for p in producers if p.open_from is not None)
         self._open = {producer_id: first_offset for first_offset, producer_id in started}
         self.expire(now_ms)
@@ -285,21 +303,30 @@ def _check_epoch(producer: Producer, batch: Batch) -> None:
         )
 
 
-def _entries(snapshot: bytes) -> memoryview:
-    """The entries of a snapshot, once it is known to be whole."""
-    header_size = _SNAPSHOT_HEADER.size + _SNAPSHOT_COUNT.size
-    if len(snapshot) < header_size:
+def _sections(snapshot: bytes) -> tuple[memoryview, memoryview]:
+    """A snapshot's entries and the earlier batches behind them, once it is known to be whole."""
+    if len(snapshot) < _SNAPSHOT_HEADER.size + _SNAPSHOT_COUNT.size:
         raise DamagedIndex(f"the snapshot of producers is cut short: it has {len(snapshot)} bytes")
     version, crc = _SNAPSHOT_HEADER.unpack_from(snapshot)
     if version != _SNAPSHOT_VERSION:
         raise DamagedIndex(f"the snapshot of producers has version {version}, not {_SNAPSHOT_VERSION}")
-    view = memoryview(snapshot)
-    if crc32c(view[_SNAPSHOT_HEADER.size :]) != crc:
+    view = memoryview(snapshot)[_SNAPSHOT_HEADER.size :]
+    if crc32c(view) != crc:
         raise DamagedIndex("the snapshot of producers does not match its checksum")
-    count: int = _SNAPSHOT_COUNT.unpack_from(snapshot, _SNAPSHOT_HEADER.size)[0]
-    if len(snapshot) != header_size + count * _SNAPSHOT_ENTRY.size:
-        raise DamagedIndex(f"the snapshot of producers says it has {count}, and has {len(snapshot)} bytes")
-    return view[header_size:]
+    entries, rest = _counted(view, _SNAPSHOT_ENTRY.size)
+    earlier, rest = _counted(rest, _SNAPSHOT_EARLIER.size) if rest else (rest, rest)
+    if rest:
+        raise DamagedIndex(f"the snapshot of producers has {len(rest)} bytes too many")
+    return entries, earlier
+
+
+def _counted(view: memoryview, size: int) -> tuple[memoryview, memoryview]:
+    """A count and as many things of this size, and what stands behind them."""
+    count: int = _SNAPSHOT_COUNT.unpack_from(view)[0] if len(view) >= _SNAPSHOT_COUNT.size else -1
+    end = _SNAPSHOT_COUNT.size + count * size
+    if count < 0 or len(view) < end:
+        raise DamagedIndex(f"the snapshot of producers says it has {count} of {size} bytes, and has {len(view)} bytes")
+    return view[_SNAPSHOT_COUNT.size : end], view[end:]
 
 
 def _producer(
