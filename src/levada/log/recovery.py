@@ -228,6 +228,9 @@ class Recovery:
                 if gap < 0 or (gap > 0 and before.dense):
                     reason = f"the log goes on at offset {segment.base_offset} where {found.end_offset} should follow"
                     return BrokenSegment(before, Unreadable(before.size, found.end_offset, reason))
+            elif before is not None:
+                # What the deleted ones told of producers is in the snapshot where a later one begins.
+                self._load_producers(segment.base_offset)
             found.end_offset = segment.base_offset
             broken = self._scan_segment(segment)
             if broken is not None:

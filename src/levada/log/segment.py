@@ -11,6 +11,7 @@ until `settle` has made file and indexes durable; from then on it is opened when
 from __future__ import annotations
 
 import errno
+import os.path
 import random
 from struct import Struct
 from typing import Final
@@ -175,7 +176,9 @@ class Segment:
         indexes = self.held.indexes
         indexes.seal()
         try:
-            self._write_aborted()
+            if self._write_aborted():
+                # Its name must be on disk before that of `.index`, which vouches for it.
+                self._disk.fsync_dir(os.path.dirname(self.stem))
             self._disk.replace(self.stem + ".timeindex", indexes.times.pack())
             self._disk.replace(self.stem + ".index", indexes.offsets.pack())
         except OSError as reason:
@@ -185,12 +188,16 @@ class Segment:
             return False
         return True
 
-    def _write_aborted(self) -> None:
-        aborted = self.aborted().encode()
+    def _write_aborted(self) -> bool:
+        """Write the `.txnindex`, or remove a stale one; True where that changed a name."""
+        path, aborted = self.stem + ".txnindex", self.aborted().encode()
         if aborted:
-            self._disk.replace(self.stem + ".txnindex", aborted)
+            self._disk.replace(path, aborted)
+        elif self._disk.exists(path):
+            self._disk.unlink(path)
         else:
-            self._disk.unlink(self.stem + ".txnindex")
+            return False
+        return True
 
     def disown_companions(self) -> None:
         """The index files are not those of the segment any more."""
