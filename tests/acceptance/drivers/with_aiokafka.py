@@ -192,7 +192,9 @@ class Calls:
         member = self.members.pop(name)
 
         async def run() -> None:
+            # Its poll has to be over: stopped in the middle of one, a consumer may wait for ever.
             member.task.cancel()
+            await asyncio.wait([member.task])
             await member.consumer.stop()
 
         self.wait(run())
