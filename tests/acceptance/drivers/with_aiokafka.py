@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -192,9 +193,12 @@ class Calls:
         member = self.members.pop(name)
 
         async def run() -> None:
-            # Its poll has to be over: stopped in the middle of one, a consumer may wait for ever.
             member.task.cancel()
             await asyncio.wait([member.task])
+            # Stopped while it does not know its coordinator (the broker was restarted), aiokafka 0.14 tries its last commit
+            # for ever without looking for one. A commit before makes it look.
+            with contextlib.suppress(KafkaError):
+                await member.consumer.commit()
             await member.consumer.stop()
 
         self.wait(run())
