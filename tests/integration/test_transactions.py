@@ -27,9 +27,11 @@ from support.wait import wait_until
 
 PARTITIONS = 2
 #: Records of one transaction.
-STRIDE = 4
+STRIDE = 10
 KILLS = int(os.environ.get("LEVADA_CRASH_ROUNDS", "3"))
 PATIENCE_S = 90.0
+#: A client that has found nothing for so long may have lost its place: it begins anew.
+IDLE_S = 5.0
 
 
 @pytest.fixture
@@ -60,7 +62,6 @@ class Confluent:
             {
                 **common,
                 "group.id": "mover",
-                "group.instance.id": "mover-1",
                 "session.timeout.ms": 6000,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -71,16 +72,18 @@ class Confluent:
         try:
             producer.init_transactions(10)
             consumer.subscribe(["in"])
-            while not self.stopping.is_set():
-                self.move_some(consumer, producer)
+            moved_at = time.monotonic()
+            while not self.stopping.is_set() and time.monotonic() < moved_at + IDLE_S:
+                if self.move_some(consumer, producer):
+                    moved_at = time.monotonic()
         finally:
             consumer.close()
 
-    def move_some(self, consumer: Consumer, producer: Producer) -> None:
+    def move_some(self, consumer: Consumer, producer: Producer) -> bool:
         """One transaction. After an error everything begins anew, from the place that was committed."""
         messages = [message for message in consumer.consume(STRIDE, timeout=0.3) if not message.error()]
         if not messages:
-            return None
+            return False
         producer.begin_transaction()
         for message in messages:
             producer.produce("out", message.value(), partition=message.partition())
@@ -89,7 +92,8 @@ class Confluent:
         )
         while True:
             try:
-                return producer.commit_transaction(10)
+                producer.commit_transaction(10)
+                return True
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if not reason.retriable() or self.stopping.is_set():
@@ -176,8 +180,9 @@ def feed(bootstrap: str, stopping: threading.Event) -> None:
     number = 0
     while not stopping.is_set():
         producer.produce("in", b"%d" % number, partition=number % PARTITIONS)
-        producer.poll(0.003)
+        producer.poll(0)
         number += 1
+        time.sleep(0.005)
     assert producer.flush(30) == 0
 
 

@@ -123,14 +123,14 @@ class Transactions:
         for entry in self._log.open():
             deadline = _deadline(entry)
             if deadline is not None and deadline < now_ms:
-                self._is_due(entry)
+                self._overdue(entry)
         self._orphans.settle()
         if now_ms >= self._forget_at_ms:
             self._forget_at_ms = now_ms + _FORGET_MS
             expiration_ms = self.limits.id_expiration_ms
             self._log.forget([txn for txn in self.all() if txn.is_idle(now_ms, expiration_ms)])
 
-    def _is_due(self, entry: Entry) -> None:
+    def _overdue(self, entry: Entry) -> None:
         if entry.txn.state in PREPARED:
             self._ends.carry_out(entry)
             return
