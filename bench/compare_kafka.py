@@ -107,9 +107,11 @@ def main() -> None:
             if chosen & matters:
                 for kind in kinds:
                     shared_sections(rows, kind, durability, chosen, options)
+                # It takes long: what there is so far is kept, should it be stopped.
+                report.write(rows.all(), about, quick=options.quick)
     for kind in kinds:
         own_sections(rows, kind, chosen, options)
-    report.write(rows.all(), about, quick=options.quick)
+        report.write(rows.all(), about, quick=options.quick)
 
 
 if __name__ == "__main__":
