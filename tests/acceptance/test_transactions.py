@@ -102,11 +102,11 @@ def test_a_newer_producer_of_the_same_id_fences_the_older_and_aborts_what_it_lef
     newer = client.transaction(f"{topic}-newer", topic)
     newer.begin()
     newer.send(topic, [Sent(b"newer", None, 0)])
+    newer.commit()
     with pytest.raises(Refused) as refused:
         older.send(topic, [Sent(b"too late", None, 0)])
         older.commit()
     assert refused.value.code in FENCED, refused.value
-    newer.commit()
     newer.close()
     assert values(client, topic, committed=True) == [b"newer"]
     assert values(client, topic, committed=False) == [b"left open", b"newer"]
