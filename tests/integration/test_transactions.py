@@ -57,7 +57,12 @@ class Confluent:
                 self.move()
 
     def move(self) -> None:
-        common: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "log_level": 0}
+        # librdkafka 2.16, when it rebootstraps, may wait for ever for a coordinator it has thrown away.
+        common: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap,
+            "metadata.recovery.strategy": "none",
+            "log_level": 0,
+        }
         consumer = Consumer(
             {
                 **common,
