@@ -62,8 +62,8 @@ def produce_and_consume(run: Run) -> None:
     """Throughput and broker CPU, both ways, with Java's tools and with librdkafka. Durability matters for producing only."""
     grid = SHORT_GRID if run.quick or run.durability == "fsync" else GRID
     for size, partitions in grid:
-        count = run.scaled(3_000_000 if size == 100 else 600_000, 300_000 if size == 100 else 100_000)
-        warm = count // 3
+        count = run.scaled(3_000_000 if size == 100 else 600_000, 1_000_000 if size == 100 else 200_000)
+        warm = count // 2  # a JVM's client takes a second or two to get up to speed
         what = f"{size} B, {partitions} partition{'s' if partitions > 1 else ''}"
         topic = f"java-{size}-{partitions}"
         load.create(run.bootstrap, topic, partitions)
