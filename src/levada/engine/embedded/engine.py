@@ -90,6 +90,7 @@ class EmbeddedEngine(Engine):
             syncer=self._syncer,
             workers=self.in_thread,
             now_ms=now_ms,
+            producer_expiration_ms=config.number("producer.id.expiration.ms"),
             opened=lambda partition: self.transactions.opened(partition),
             rolled=lambda: self._housekeeping.checkpoint_soon(),
         )

@@ -57,6 +57,7 @@ class Partitions:
         syncer: Syncer,
         workers: Workers,
         now_ms: Callable[[], int],
+        producer_expiration_ms: int,
         opened: Callable[[Partition], None],
         rolled: Callable[[], None],
     ) -> None:
@@ -66,6 +67,7 @@ class Partitions:
         self._syncer = syncer
         self._workers = workers
         self._now_ms = now_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self._opened = opened
         self._rolled = rolled
         self._files = Files()
@@ -130,6 +132,7 @@ class Partitions:
                 clean=known.clean,
                 same_boot=known.same_boot,
                 files=self._files,
+                producer_expiration_ms=self._producer_expiration_ms,
             )
         except OSError as reason:
             raise storage_error(at, reason) from reason

@@ -48,13 +48,13 @@ class Upkeep:
         """Delete what is older, or more, than its topic keeps."""
         await self._open_where("delete", _has_expired)
         for partition in self._partitions.all():
-            if partition.config.delete:
-                try:
-                    freed = await partition.shrinker.retain(self._now_ms(), self._floor_of(partition.at))
-                    if freed:
-                        _log.info("old segments deleted", partition=str(partition.at), bytes=freed)
-                except LevadaError as reason:
-                    _log.warning("old segments not deleted", partition=str(partition.at), reason=str(reason))
+            try:
+                # Of compacted topics too: segments below the start offset are of no use to anybody.
+                freed = await partition.shrinker.retain(self._now_ms(), self._floor_of(partition.at))
+                if freed:
+                    _log.info("old segments deleted", partition=str(partition.at), bytes=freed)
+            except LevadaError as reason:
+                _log.warning("old segments not deleted", partition=str(partition.at), reason=str(reason))
             await asyncio.sleep(0)
 
     async def compact(self) -> None:
