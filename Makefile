@@ -10,7 +10,7 @@ run: $(VENV)/.runtime  ## Start a broker on ./levada-data (DATA=… for another 
 	@$(BIN)/levada up $(if $(DATA),--data $(DATA))
 
 test: $(VENV)/.dev tools check  ## Set everything up and run the whole test suite
-	$(BIN)/pytest
+	$(BIN)/pytest -n 3 --dist loadfile
 
 check: $(VENV)/.dev  ## Lint, formatting, types and the direction of imports
 	$(BIN)/ruff check

@@ -98,7 +98,7 @@ def own_sections(rows: Rows, kind: Kind, chosen: set[str], options: argparse.Nam
 def main() -> None:
     options = parse()
     chosen, rows = set(options.only.split(",")), Rows()
-    about = report.machine()
+    about = report.machine(options.where)
     kinds = [kind for kind in KINDS if kind in options.brokers.split(",")]
     durabilities: tuple[Durability, ...] = ("os", "fsync")
     for _ in range(options.rounds or (1 if options.quick else 3)):

@@ -15,6 +15,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from harness import floors
 from harness.rows import Row
 
 BENCH = Path(__file__).resolve().parent.parent
@@ -52,7 +53,7 @@ def table(rows: Sequence[Row]) -> Table:
     return shown
 
 
-def machine() -> dict[str, Any]:
+def machine(where: Path | None) -> dict[str, Any]:
     java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr.splitlines()
     model = [line.split(":", 1)[1].strip() for line in cpu_lines() if line.startswith("model name")]
     return {
@@ -63,6 +64,8 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "java": java[0] if java else "?",
         "load_before": os.getloadavg()[0],
+        "round_trip_ms": floors.round_trip_ms(),
+        "sync_ms": floors.sync_ms(where),
     }
 
 
@@ -104,6 +107,7 @@ def update_results(rows: Sequence[Row], about: dict[str, Any], when: str) -> Non
     reached = [row.reached for row in rows if row.reached is not None]
     said = f"Measured {when} on {about['cores']} × {about['cpu']}, {about['memory_gb']} GB, Linux {about['kernel']}, "
     said += f"Python {about['python']}, {about['java']}. Load average before: {about['load_before']:.2f}. "
+    said += f"A bare round trip over loopback takes {about['round_trip_ms']:.3f} ms, a bare fdatasync {about['sync_ms']:.3f} ms. "
     said += f"Targets reached: {sum(reached)} of {len(reached)}."
     body = f"{START}\n\n{said}\n\n![ratios](results/full.png)\n\n{markdown(rows)}\n\n{END}"
     path.write_text(head + body + tail)

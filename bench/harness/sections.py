@@ -51,7 +51,7 @@ def cpu_per_million(broker: Broker, count: int, work: Callable[[], float]) -> tu
 
 def warm_up(run: Run) -> None:
     """Let the JIT see everything first: produce and consume, with each client."""
-    count = run.scaled(2_000_000, 300_000)
+    count = run.scaled(2_000_000 if run.durability == "os" else 300_000, 300_000)
     load.create(run.bootstrap, "warm", 4)
     load.java_produce(run.bootstrap, "warm", count, 100)
     load.librdkafka_produce(run.bootstrap, "warm", 4, count, 100)
@@ -62,7 +62,8 @@ def produce_and_consume(run: Run) -> None:
     """Throughput and broker CPU, both ways, with Java's tools and with librdkafka. Durability matters for producing only."""
     grid = SHORT_GRID if run.quick or run.durability == "fsync" else GRID
     for size, partitions in grid:
-        count = run.scaled(3_000_000 if size == 100 else 600_000, 1_000_000 if size == 100 else 200_000)
+        full = {100: 3_000_000, 1000: 600_000} if run.durability == "os" else {100: 1_000_000, 1000: 200_000}
+        count = run.scaled(full[size], 1_000_000 if size == 100 else 200_000)
         warm = count // 2  # a JVM's client takes a second or two to get up to speed
         what = f"{size} B, {partitions} partition{'s' if partitions > 1 else ''}"
         topic = f"java-{size}-{partitions}"

@@ -854,6 +854,24 @@ async def test_a_session_tells_only_what_is_new(server: Server, client: RawClien
     assert (await fetch_in_session(client, number, 4, {})).error_code == 71
 
 
+async def test_a_full_answer_leaves_the_other_partitions_their_turn(server: Server, client: RawClient) -> None:
+    """What did not fit comes first next time, however large it is; partitions behind it are not looked at meanwhile."""
+    await make_topic(server, partitions=4)
+    sizes = {0: 600_000, 1: 700_000, 2: 10, 3: 700_000}
+    for partition, size in sizes.items():
+        await produce(client, "t", make_batch(1, value=b"v" * size), partition=partition)
+    answer = await fetch_in_session(client, 0, 0, dict.fromkeys(sizes, 0))
+    number, seen, epoch, moved = answer.session_id, told(answer), 1, {}
+    assert seen == {0: 1, 1: 0, 2: 0, 3: 0}, "a first answer tells of every partition"
+    while sum(seen.values()) < len(sizes):
+        moved = {partition: 1 for partition, count in told(answer).items() if count}
+        answer = await fetch_in_session(client, number, epoch, moved)
+        assert told(answer), f"nothing came though only {seen} was seen"
+        seen.update(told(answer))
+        epoch += 1
+    assert epoch <= len(sizes)
+
+
 async def test_an_empty_request_within_a_session_waits_for_its_partitions(server: Server, client: RawClient) -> None:
     await make_topic(server)
     number = (await fetch_in_session(client, 0, 0, {0: 0, 1: 0})).session_id

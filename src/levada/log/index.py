@@ -179,10 +179,3 @@ class Indexes:
     def seal(self) -> None:
         """Nothing follows for now: the last entry of the time index is the largest timestamp of all."""
         self.times.add(self.max_timestamp, self.max_timestamp_offset)
-
-    def is_full(self, index_bytes_max: int) -> bool:
-        """True when a file would be larger than segment.index.bytes; the time index keeps an entry for its end."""
-        return (
-            len(self.offsets) >= index_bytes_max // OffsetIndex.ENTRY_SIZE
-            or len(self.times) >= index_bytes_max // TimeIndex.ENTRY_SIZE - 1
-        )

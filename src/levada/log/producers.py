@@ -231,6 +231,8 @@ class Producers:
         `visible_end` never goes back: markers below it are forgotten.
         """
         ended = self._ended
+        if not ended and not self._open:
+            return None
         while ended and ended[0][1] < visible_end:
             ended.popleft()
         first = self.first_undecided_offset

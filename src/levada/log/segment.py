@@ -22,6 +22,7 @@ from levada.log.aborted import AbortedIndex
 from levada.log.disk import Disk, File, WouldBlock
 from levada.log.files import Files, Opened
 from levada.log.index import RELATIVE_OFFSET_MAX, Indexes
+from levada.log.limits import Limits
 from levada.log.ranges import Ranges
 from levada.log.rebuild import Indexed, build, load
 from levada.log.scan import Unreadable, check, heads, last_offset_in, whole_batches
@@ -50,6 +51,7 @@ class Segment:
         "_first_timestamp",
         "_held",
         "_largest",
+        "_limits",
         "_places",
         "_verified",
         "base_offset",
@@ -88,6 +90,7 @@ class Segment:
         self._largest: tuple[int, int] | None = None
         self._first_timestamp: int | None = None
         self._aborted: AbortedIndex | None = None
+        self._limits: Limits | None = None
 
     def __repr__(self) -> str:
         return f"<Segment {self.path}, {self.size} bytes>"
@@ -112,15 +115,22 @@ class Segment:
         size = self.size
         if size == 0:
             return False
-        if size > config.segment_bytes - batch.size or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+        limits = self._limits
+        if limits is None or limits.config is not config:
+            limits = self._limits = Limits(config, self.jitter_ms)
+        if size > limits.bytes_max - batch.size or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
         first = self._first_timestamp
         if first is None:
             first = self.first_timestamp()
         age_ms = batch.max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        # Only a closed segment can be compacted.
-        age_max_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
-        return age_ms > age_max_ms - self.jitter_ms or self.held.indexes.is_full(config.segment_index_bytes)
+        if age_ms > limits.age_max_ms:
+            return True
+        indexes = self.held.indexes
+        return (
+            len(indexes.offsets.offsets) >= limits.offset_entries_max
+            or len(indexes.times.offsets) >= limits.time_entries_max
+        )
 
     @property
     def held(self) -> Opened:

@@ -57,8 +57,6 @@ _CODECS_MAX: Final = 4
 RECORD_SIZE_MIN: Final = 7
 #: Records that differ in nothing but their offsets were seen to need a third of a byte each, with zstd.
 PLAUSIBLE_RECORDS_PER_BYTE: Final = 4
-#: What `length` counts of the header.
-_HEADER_LENGTH: Final = HEADER_SIZE - LENGTH_END
 _SEQUENCES: Final = 2**31
 
 
@@ -83,12 +81,14 @@ class Batch:
         "producer_epoch",
         "producer_id",
         "record_count",
+        "size",
         "view",
     )
 
     view: memoryview  #: exactly the batch
     base_offset: int
     length: int  #: as in the header: without the first 12 bytes
+    size: int  #: of the whole batch
     leader_epoch: int
     magic: int
     crc: int
@@ -121,7 +121,7 @@ class Batch:
             self.record_count,
         ) = HEADER.unpack_from(view)
         self.length = length
-        size = LENGTH_END + length
+        self.size = size = LENGTH_END + length
         if size != len(view):
             if not HEADER_SIZE <= size <= len(view):
                 raise CorruptBatch(f"the batch says it has {size} bytes, of which {len(view)} are here")
@@ -130,10 +130,6 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"<Batch {self.base_offset}–{self.last_offset}, {self.record_count} records, {self.size} bytes>"
-
-    @property
-    def size(self) -> int:
-        return LENGTH_END + self.length
 
     @property
     def codec(self) -> int:
@@ -186,7 +182,7 @@ class Batch:
     @property
     def is_doubtful(self) -> bool:
         """True when it says it has more records than are ever packed into so few bytes: open it before believing it."""
-        return self.record_count > PLAUSIBLE_RECORDS_PER_BYTE * (self.length - _HEADER_LENGTH)
+        return self.record_count > PLAUSIBLE_RECORDS_PER_BYTE * (self.size - HEADER_SIZE)
 
     def stamp(self, base_offset: int, leader_epoch: int) -> None:
         """Give the batch its place in the log. Neither field is under the CRC."""
@@ -219,27 +215,25 @@ class Batch:
         if self.magic in (0, 1):
             raise InvalidRecord(f"the records are in format {self.magic}; only format {MAGIC} is taken")
         self.check_crc()
-        if self.record_count < 1 or self.last_offset_delta != self.record_count - 1:
+        count, attributes = self.record_count, self.attributes
+        if count < 1 or self.last_offset_delta != count - 1:
             raise InvalidRecord(
-                f"the batch says it has {self.record_count} records and its last offset delta is {self.last_offset_delta}"
+                f"the batch says it has {count} records and its last offset delta is {self.last_offset_delta}"
             )
-        codec = self.attributes & CODEC_MASK
-        if not codec and self.record_count * RECORD_SIZE_MIN > self.length - _HEADER_LENGTH:
-            raise InvalidRecord(f"the batch says it has {self.record_count} records in {self.size - HEADER_SIZE} bytes")
+        codec = attributes & CODEC_MASK
+        if not codec and count * RECORD_SIZE_MIN > self.size - HEADER_SIZE:
+            raise InvalidRecord(f"the batch says it has {count} records in {self.size - HEADER_SIZE} bytes")
         if codec > _CODECS_MAX:
             raise UnsupportedCompression(f"compression codec {codec} is not known; 0 to {_CODECS_MAX} are")
-        if self.attributes & DELETE_HORIZON:
+        if attributes & DELETE_HORIZON:
             raise InvalidRecord("only compaction sets a delete horizon")
-        self._check_producer()
-
-    def _check_producer(self) -> None:
-        if self.has_producer:
-            if self.producer_epoch < 0 or (self.base_sequence < 0 and not self.is_control):
+        if self.producer_id >= 0:
+            if self.producer_epoch < 0 or (self.base_sequence < 0 and not attributes & CONTROL):
                 raise InvalidRecord(
                     f"producer {self.producer_id} with epoch {self.producer_epoch} and sequence {self.base_sequence}: "
                     "neither may be negative"
                 )
-        elif self.attributes & (TRANSACTIONAL | CONTROL):
+        elif attributes & (TRANSACTIONAL | CONTROL):
             raise InvalidRecord("a transactional batch needs a producer id")
 
     def check_crc(self) -> None:

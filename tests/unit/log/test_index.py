@@ -89,5 +89,3 @@ def test_entries_are_an_interval_apart(batches: list[tuple[int, int, int]], inte
     indexes, _ = indexed(batches, interval)
     positions = [0, *indexes.offsets.positions]
     assert all(later - earlier > interval for earlier, later in pairwise(positions))
-    assert not indexes.is_full(8 * (len(indexes.offsets) + 1) + 12 * (len(indexes.times) + 2))
-    assert indexes.is_full(8 * len(indexes.offsets)) and indexes.is_full(12 * (len(indexes.times) + 1))

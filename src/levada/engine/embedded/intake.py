@@ -10,11 +10,11 @@ under a good checksum are the sender's mistake, InvalidRecord: to send them agai
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NoReturn
 
 from levada.config import INT64_MAX, MiB, TopicConfig
 from levada.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, RecordTooLarge
-from levada.records.batch import HEADER_SIZE, NO_TIMESTAMP, RECORD_SIZE_MIN, Batch
+from levada.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, NO_TIMESTAMP, RECORD_SIZE_MIN, Batch
 from levada.records.compression import UNPACKED_BYTES_MAX, codec_id
 from levada.records.read import Record, read
 from levada.records.rewrite import recompress
@@ -65,10 +65,12 @@ class Intake:
         batch.check()
         if batch.is_doubtful:
             _check_count(batch)
-        if batch.is_control:
+        if batch.attributes & CONTROL:
             raise InvalidRecord("control batches are written by the broker alone")
-        if not self._log_append_time:
-            self._check_header_times(batch, now_ms)
+        if not self._log_append_time and (
+            batch.attributes & LOG_APPEND_TIME or batch.max_timestamp - now_ms > self._after_max_ms
+        ):
+            self._refuse_times(batch, now_ms)
         if self._plain:
             return batch
         try:
@@ -100,14 +102,13 @@ class Intake:
     def _refuse_size(self, batch: Batch) -> None:
         raise RecordTooLarge(f"the batch has {batch.size} bytes, the topic's max.message.bytes is {self._size_max}")
 
-    def _check_header_times(self, batch: Batch, now_ms: int) -> None:
+    def _refuse_times(self, batch: Batch, now_ms: int) -> NoReturn:
         if batch.log_append_time:
             raise InvalidTimestamp("the batch claims LogAppendTime, which only the broker sets")
-        if batch.max_timestamp - now_ms > self._after_max_ms:
-            raise InvalidTimestamp(
-                f"timestamp {batch.max_timestamp} is {batch.max_timestamp - now_ms} ms ahead of the broker's clock, "
-                f"message.timestamp.after.max.ms is {self._after_max_ms}"
-            )
+        raise InvalidTimestamp(
+            f"timestamp {batch.max_timestamp} is {batch.max_timestamp - now_ms} ms ahead of the broker's clock, "
+            f"message.timestamp.after.max.ms is {self._after_max_ms}"
+        )
 
     def _check_keys(self, batch: Batch) -> None:
         for index, record in enumerate(self._read(batch)):

@@ -11,12 +11,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import TYPE_CHECKING, Final, cast
 
-from levada.config import KiB, MiB
+from levada.config import MiB
 from levada.errors import MalformedFrame
-from levada.fronts.kafka import notice
+from levada.fronts.kafka import loopback, notice
 from levada.fronts.kafka.inbox import Inbox
 from levada.fronts.kafka.line import Line
 from levada.fronts.kafka.outbox import Outbox
@@ -33,10 +32,6 @@ IN_FLIGHT_MAX: Final = 1000
 UNSENT_BYTES_MAX: Final = MiB
 #: How often a frame may be found unfinished while memory is scarce.
 _PRESS_ROUNDS: Final = 12
-#: On the same machine a socket buffer that fits the processor's cache halves the cost of sending; left to itself it
-#: would grow to megabytes. Elsewhere its growth is what fills a long line.
-_LOOPBACK_BYTES: Final = 256 * KiB
-_LOOPBACK: Final = ("127.0.0.1", "::1")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -94,8 +89,8 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox = Outbox(transport, self._listener.loop, self._schedule)
         self._line = Line(self._outbox, self._ready)
         peer = transport.get_extra_info("peername") or ("?", 0)
-        if peer[0] in _LOOPBACK:
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LOOPBACK_BYTES)
+        if loopback.is_loopback(peer[0]):
+            loopback.tune(transport.get_extra_info("socket"))
         self._host = peer[0]
         self.client = f"{peer[0]}:{peer[1]}"
         self._node = self._listener.node_at(transport.get_extra_info("sockname"))

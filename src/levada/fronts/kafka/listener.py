@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from levada.config import KiB, split_listener
 from levada.errors import CannotListen
+from levada.fronts.kafka import loopback
 from levada.fronts.kafka.budget import Budget
 from levada.fronts.kafka.connection import Connection
 from levada.fronts.kafka.dispatch import Dispatcher
@@ -69,6 +70,8 @@ class Listener:
         except OSError as error:
             place = f"{config.host}:{config.kafka_port}"
             raise CannotListen(f"cannot listen on {place} for Kafka: {_reason(error)}") from error
+        for listening in self._server.sockets:
+            loopback.tune_listener(listening)
         advertised = split_listener(config.kafka_advertised) if config.kafka_advertised else self.addresses[0]
         self._node.host, self._node.port = advertised
         self._schedule_sweep()

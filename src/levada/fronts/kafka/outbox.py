@@ -90,22 +90,25 @@ class Outbox:
         if self._socket is None:
             self._socket = self._own_socket()
         try:
-            while self._parts:
-                self._send_part(self._socket, self._parts[0])
+            while self._parts and self._send_part(self._socket, self._parts[0]):
+                pass
         except BlockingIOError:
-            if not self.busy:
-                self.busy = True
-                self._loop.add_writer(self._socket.fileno(), self._go_on)
+            pass
         except OSError:
             self._transport.abort()
-        else:
+            return
+        if not self._parts:
             self._has_stretch = False
+        elif not self.busy:
+            self.busy = True
+            self._loop.add_writer(self._socket.fileno(), self._go_on)
 
     def _own_socket(self) -> socket.socket:
         """Another handle on the connection's socket: the loop lets nobody else wait for a transport's own."""
         return socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
 
-    def _send_part(self, own: socket.socket, part: Buffer | Stretch) -> None:
+    def _send_part(self, own: socket.socket, part: Buffer | Stretch) -> bool:
+        """Send what the socket takes now; False when that is not all of it, so that asking again would be in vain."""
         size = len(part)
         if isinstance(part, Stretch):
             sent = os.sendfile(own.fileno(), part.fileno(), part.position, size)
@@ -115,8 +118,9 @@ class Outbox:
             sent = own.send(part, _MORE if len(self._parts) > 1 else 0)
         if sent == size:
             self._parts.popleft()
-        else:
-            self._parts[0] = part.rest(sent) if isinstance(part, Stretch) else memoryview(part)[sent:]
+            return True
+        self._parts[0] = part.rest(sent) if isinstance(part, Stretch) else memoryview(part)[sent:]
+        return False
 
     def _go_on(self) -> None:
         """The client has taken some of it."""

@@ -64,12 +64,17 @@ class Reading:
         #: Every row that was read, in the order of the first time.
         self.rows: dict[Row, None] = {}
         self.size = 0
+        #: A batch did not fit any more: for this answer no further one is looked for.
+        self._full = False
         self.failed = False
         self.cold: list[Row] = []
 
     def read(self, rows: Iterable[Row]) -> None:
         """Read these rows anew, as far as memory holds them."""
         for row in rows:
+            if self._full and row.told is not None:
+                # Its turn comes with the session's next Fetch.
+                continue
             self.rows[row] = None
             self.size -= len(row.fetched.records)
             try:
@@ -96,6 +101,7 @@ class Reading:
         for row in held:
             row.fetched = row.fetched._replace(records=b"")
         self.size = 0
+        self._full = False
         return held
 
     def _read(self, row: Row) -> Slice | Found:
@@ -109,7 +115,7 @@ class Reading:
             row.at_end = True
             return Slice(b"", bounds)
         room = self._room(row)
-        if self.size and room <= 0:
+        if self.size and (self._full or room <= 0):
             return Slice(b"", bounds)
         stretch = find_stretch(partition.log, row.offset, room, limit)
         if stretch is None:
@@ -129,6 +135,7 @@ class Reading:
     def _take(self, row: Row, found: Slice | Found) -> None:
         records, (start, stable_end, end), aborted = found
         if self.size and len(records) > self._room(row):
+            self._full = len(records) > self._bytes_max - self.size
             records = b""
         self.size += len(records)
         row.fetched = Fetched(
