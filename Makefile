@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DATA   ?=
 
-.PHONY: run test check unit acceptance bench tools clean help
+.PHONY: run test check unit acceptance bench proto tools clean help
 
 run: $(VENV)/.runtime  ## Start a broker on ./levada-data (DATA=… for another directory)
 	@$(BIN)/levada up $(if $(DATA),--data $(DATA))
@@ -44,6 +44,9 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --editable . --group dev
 	@touch $@ $(VENV)/.runtime
+
+proto: $(VENV)/.dev  ## Generate the code of src/levada/v1 from its .proto files
+	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src --grpc_python_out=src src/levada/v1/*.proto
 
 clean:  ## Remove the virtual environment and caches; data directories stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -334,6 +334,46 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = _table(
         _one_of("round_robin", "zero", "sticky"),
         synonym="levada.keyless",
     ),
+    Setting(
+        "levada.dedup",
+        "string",
+        "off",
+        "whether a message that was seen before is stored again: off, by its message_id, or by its payload",
+        _one_of("off", "id", "payload"),
+        synonym="levada.dedup",
+    ),
+    Setting(
+        "levada.dedup.scope",
+        "string",
+        "topic",
+        "where a message must have been seen to be a repeat: in the same topic, or anywhere in the broker",
+        _one_of("topic", "broker"),
+        synonym="levada.dedup.scope",
+    ),
+    Setting(
+        "levada.dedup.window.ms",
+        "long",
+        str(30 * MINUTE_MS),
+        "how long a message is remembered",
+        _number(1, 7 * DAY_MS),
+        synonym="levada.dedup.window.ms",
+    ),
+    Setting(
+        "levada.dedup.sweep.ms",
+        "long",
+        str(MINUTE_MS),
+        "pause between looks for messages that are remembered too long",
+        _number(1, DAY_MS),
+        synonym="levada.dedup.sweep.ms",
+    ),
+    Setting(
+        "levada.enqueue.timeout.ms",
+        "long",
+        str(5 * SECOND_MS),
+        "how long a native publisher waits for room before it is told that the broker is overloaded",
+        _number(0, HOUR_MS),
+        synonym="levada.enqueue.timeout.ms",
+    ),
 )
 
 #: Broker-wide settings that are shown and, where not read-only, changed under Kafka's names.
@@ -394,6 +434,11 @@ class TopicConfig:
     durability: Durability = FSYNC
     router: str = "murmur2"
     keyless: str = "round_robin"
+    dedup: str = "off"
+    dedup_scope: str = "topic"
+    dedup_window_ms: int = 30 * MINUTE_MS
+    dedup_sweep_ms: int = MINUTE_MS
+    enqueue_timeout_ms: int = 5 * SECOND_MS
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -448,6 +493,11 @@ def _parse(given: Mapping[str, str]) -> TopicConfig:
         durability=_topic_durability(given),
         router=value("levada.router"),
         keyless=value("levada.keyless"),
+        dedup=value("levada.dedup"),
+        dedup_scope=value("levada.dedup.scope"),
+        dedup_window_ms=number("levada.dedup.window.ms"),
+        dedup_sweep_ms=number("levada.dedup.sweep.ms"),
+        enqueue_timeout_ms=number("levada.enqueue.timeout.ms"),
     )
 
 
@@ -480,7 +530,12 @@ class BrokerConfig:
     kafka_port: int = 9092
     #: What clients are told to connect to; the bound address where empty.
     kafka_advertised: str = ""
+    #: None: no such front.
+    grpc_port: int | None = 9094
+    http_port: int | None = 9095
     node_id: int = 1
+    #: This node's name in the cluster's plan.
+    node_name: str = "n1"
     settings: Mapping[str, str] = field(default_factory=dict)
     topic: Mapping[str, str] = field(default_factory=dict)
 
@@ -493,8 +548,10 @@ class BrokerConfig:
             if setting.read_only:
                 raise InvalidConfig(f"{name} cannot be set: it is {setting.doc}")
             setting.validate(value)
-        if not 0 <= self.kafka_port <= 65535:
-            raise InvalidConfig(f"kafka.port={self.kafka_port}: must be from 0 to 65535")
+        ports = {"kafka.port": self.kafka_port, "grpc.port": self.grpc_port, "http.port": self.http_port}
+        for name, port in ports.items():
+            if port is not None and not 0 <= port <= 65535:
+                raise InvalidConfig(f"{name}={port}: must be from 0 to 65535")
         if self.kafka_advertised:
             split_listener(self.kafka_advertised)
 

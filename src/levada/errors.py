@@ -13,7 +13,8 @@ The core raises meanings. Each front owns a table from meaning to its own code, 
     │                     InvalidTransactionTimeout · UnknownTransactionalId · TransactionAbortable
     ├── GroupError        UnknownMember · IllegalGeneration · RebalanceInProgress · InconsistentProtocol · MemberIdRequired
     │                     FencedInstance · GroupNotEmpty · UnknownGroup · InvalidGroupId · InvalidSessionTimeout
-    │                     GroupFull · GroupSubscribed · CoordinatorUnavailable
+    │                     GroupFull · GroupSubscribed · GroupKindMismatch · CoordinatorUnavailable
+    ├── ClusterError      UnknownNode · InvalidNode
     ├── StorageError      StorageFull · StorageFailed · DamagedLog · DamagedIndex · DataInUse · DataFormatTooNew
     ├── RequestError      InvalidRequest · UnsupportedVersion · MalformedFrame · PolicyViolation · ReservedName
     ├── Overloaded · Fenced · TimedOut · ShuttingDown · CannotListen
@@ -238,8 +239,24 @@ class GroupSubscribed(GroupError):
     """The group is still subscribed to this topic."""
 
 
+class GroupKindMismatch(GroupError):
+    """The group id belongs to a group of another kind: a group has one kind at a time."""
+
+
 class CoordinatorUnavailable(GroupError):
     """The coordinator cannot serve this now; find it again and retry."""
+
+
+class ClusterError(LevadaError):
+    """The request about the cluster's nodes cannot be carried out."""
+
+
+class UnknownNode(ClusterError):
+    """There is no node of this id."""
+
+
+class InvalidNode(ClusterError):
+    """A node's id is 1 to 249 of [A-Za-z0-9._-], and its address host:port."""
 
 
 class StorageError(LevadaError):

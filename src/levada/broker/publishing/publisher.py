@@ -1,0 +1,144 @@
+"""Native publishing: records are routed, packed into batches and appended; batches are appended as they come.
+
+A request is checked as a whole before anything of it is stored. `start` returns when it is on its way, and what is started
+first is appended first, so a stream of requests keeps its order without one waiting for the other to be durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from levada.broker.publishing.gate import Gate, Load
+from levada.broker.publishing.packing import pack, prepare
+from levada.broker.publishing.record import NewRecord, Position
+from levada.broker.publishing.routing import check_partition, route
+from levada.broker.publishing.spread import Spread
+from levada.broker.topics import BOOKKEEPING_TOPICS
+from levada.config import TopicConfig
+from levada.engine.port import Acks, Appended, At, Engine, TopicInfo, TopicView
+from levada.errors import InvalidRequest, InvalidTopicName, UnknownTopic
+from levada.records.batch import Batch
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Started:
+    """A request that is on its way: batches being appended. It goes on to its end whether anybody waits for it or not."""
+
+    def __init__(self, writes: Sequence[tuple[At, asyncio.Task[Appended]]], places: Sequence[int] | None) -> None:
+        self._writes = writes
+        #: Whose position comes next, batch by batch; None where the batches are what was asked about.
+        self._places = places
+
+    async def positions(self) -> list[Position]:
+        """When all is as durable as was asked for. An error of one batch is told once the others have landed."""
+        await asyncio.wait([task for _, task in self._writes])
+        landed = [(at.partition, task.result()) for at, task in self._writes]
+        if self._places is None:
+            return [Position(partition, each.base_offset, each.duplicate) for partition, each in landed]
+        found: list[Position] = [Position(-1, -1)] * len(self._places)
+        places = iter(self._places)
+        for partition, each in landed:
+            for offset in range(each.base_offset, each.last_offset + 1):
+                found[next(places)] = Position(partition, offset, each.duplicate)
+        return found
+
+
+class Publisher:
+    """Publishes for all native fronts."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        view: TopicView,
+        spread: Spread,
+        gate: Gate,
+        *,
+        config_of: Callable[[Mapping[str, str]], TopicConfig],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._view = view
+        self._spread = spread
+        self._gate = gate
+        self._config_of = config_of
+        self._now_ms = now_ms
+
+    async def publish(self, topic: str, records: Sequence[NewRecord], acks: Acks = Acks.ALL) -> list[Position]:
+        """Store records where the topic's rules put them. Answers with a position for each, in their order."""
+        return await (await self.start(topic, records, acks)).positions()
+
+    async def publish_batches(
+        self, topic: str, batches: Sequence[tuple[int, Buffer]], acks: Acks = Acks.ALL
+    ) -> list[Position]:
+        """Store ready-made batches in the partitions they name. Answers with the position of each one's first record."""
+        return await (await self.start_batches(topic, batches, acks)).positions()
+
+    async def start(self, topic: str, records: Sequence[NewRecord], acks: Acks = Acks.ALL) -> Started:
+        """Check, route and pack the records, and begin to append them. What is refused is refused here, as a whole.
+
+        UnknownTopic, UnknownPartition, InvalidRecord, InvalidTimestamp, RecordTooLarge, Overloaded; InvalidRequest for no
+        records.
+        """
+        if not records:
+            raise InvalidRequest(f"topic {topic}: there are no records to publish")
+        info = self._topic(topic)
+        config = self._config_of(info.settings)
+        made = prepare(config, records, self._now_ms())
+        places = await route(info, config, records, self._spread)
+        writes = [
+            (At(topic, partition), batch)
+            for partition, held in places.items()
+            for batch in pack(config, [made[place] for place in held])
+        ]
+        order = [place for held in places.values() for place in held]
+        return await self._begin(writes, config, acks, order)
+
+    async def start_batches(
+        self, topic: str, batches: Sequence[tuple[int, Buffer]], acks: Acks = Acks.ALL
+    ) -> Started:
+        """The same for batches. CorruptBatch and InvalidRecord for one that is not what it says."""
+        if not batches:
+            raise InvalidRequest(f"topic {topic}: there are no batches to publish")
+        info = self._topic(topic)
+        for partition, batch in batches:
+            check_partition(info, partition)
+            if len(batches) > 1:
+                Batch(memoryview(batch)).check()  # one alone is checked when it is appended
+        writes = [(At(topic, partition), batch) for partition, batch in batches]
+        return await self._begin(writes, self._config_of(info.settings), acks, None)
+
+    def _topic(self, topic: str) -> TopicInfo:
+        info = self._view.get(topic)
+        if info is None:
+            raise UnknownTopic(f"there is no topic {topic}")
+        if topic in BOOKKEEPING_TOPICS:
+            raise InvalidTopicName(f"topic {topic} is the broker's own bookkeeping and takes no records")
+        return info
+
+    async def _begin(
+        self, writes: Sequence[tuple[At, Buffer]], config: TopicConfig, acks: Acks, places: Sequence[int] | None
+    ) -> Started:
+        """Wait for room, which is given back batch by batch as they land; then append, in order."""
+        loads = [(at, Load(Batch(memoryview(batch)).record_count, len(batch))) for at, batch in writes]
+        await self._gate.enter(_sums(loads), config.enqueue_timeout_ms)
+        tasks = []
+        for (at, batch), (_, load) in zip(writes, loads, strict=True):
+            task = asyncio.ensure_future(self._engine.append(at, batch, acks))
+            task.add_done_callback(lambda done, at=at, load=load: self._landed(done, at, load))
+            tasks.append((at, task))
+        return Started(tasks, places)
+
+    def _landed(self, task: asyncio.Task[Appended], at: At, load: Load) -> None:
+        self._gate.leave({at: load})
+        if not task.cancelled():
+            task.exception()  # whoever has gone meanwhile does not ask for it
+
+
+def _sums(loads: Sequence[tuple[At, Load]]) -> dict[At, Load]:
+    sums: dict[At, Load] = {}
+    for at, load in loads:
+        before = sums.get(at, Load(0, 0))
+        sums[at] = Load(before.records + load.records, before.size + load.size)
+    return sums
