@@ -1,0 +1,98 @@
+"""The gRPC port: the services of levada.v1, with health (grpc.health.v1) and reflection."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import grpc.aio
+
+from levada.broker.native import Native
+from levada.config import MiB
+from levada.errors import CannotListen
+from levada.fronts.rpc.call import Calls
+from levada.fronts.rpc.services import generic_handlers, service_names
+
+MESSAGE_BYTES_MAX: Final = 64 * MiB
+#: Most calls at once; whoever comes then is told RESOURCE_EXHAUSTED.
+CALLS_MAX: Final = 10_000
+#: What is left to do once no call of ours is in flight: tell watchers of our health, close sockets.
+_CLOSE_S: Final = 0.1
+
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", -1),
+    # One port, one broker: a second one is refused instead of getting half of the connections.
+    ("grpc.so_reuseport", 0),
+    # A peer that is gone without a word is noticed within 80 s; clients may ask as often as every 10 s.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+)
+
+
+class Listener:
+    """Serves native clients on one port."""
+
+    def __init__(self, native: Native, host: str, port: int) -> None:
+        self._native = native
+        self._host = host
+        self._port = port
+        self._calls = Calls()
+        self._server: grpc.aio.Server | None = None
+        self._health: Any = None
+
+    async def start(self) -> None:
+        """Bind and accept. CannotListen."""
+        self._server = server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
+        server.add_generic_rpc_handlers(generic_handlers(self._native, self._calls))
+        self._health = await _add_health(server)
+        _add_reflection(server)
+        place = f"{_bracketed(self._host)}:{self._port}"
+        try:
+            self._port = server.add_insecure_port(place)
+        except RuntimeError as error:
+            reason = "the address is taken, or not this machine's; port 0 picks a free one"
+            raise CannotListen(f"cannot listen on {place} for gRPC: {reason}") from error
+        await server.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._host or "127.0.0.1", self._port
+
+    @property
+    def calls_in_flight(self) -> int:
+        return len(self._calls)
+
+    async def stop(self, grace_s: float) -> None:
+        """Answer what is in flight within the grace time, tell the others that the broker closes, and close."""
+        if self._server is None:
+            return
+        await self._health.enter_graceful_shutdown()
+        await self._calls.drain(grace_s)
+        await self._server.stop(_CLOSE_S)
+
+
+def _bracketed(host: str) -> str:
+    if not host:
+        return "[::]"
+    return f"[{host}]" if ":" in host else host
+
+
+async def _add_health(server: grpc.aio.Server) -> Any:
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+    from grpc_health.v1.health import aio
+
+    servicer = aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    for name in ("", *service_names()):
+        await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+    return servicer
+
+
+def _add_reflection(server: grpc.aio.Server) -> None:
+    from grpc_health.v1 import health
+    from grpc_reflection.v1alpha import reflection
+
+    names = (*service_names(), health.SERVICE_NAME, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)

@@ -1,0 +1,115 @@
+"""Publish, PublishStream.
+
+- A stream's requests are begun in their order, the next before the one before is durable; answers come in the same order.
+- A refused request of a stream is answered with `error`, and the stream goes on.
+- A caller that goes away takes nothing back: what was begun is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+import grpc
+
+from levada.broker.native import Native
+from levada.broker.publishing import Position
+from levada.broker.publishing.publisher import Started
+from levada.engine.port import Acks
+from levada.errors import InvalidRequest, LevadaError, ShuttingDown
+from levada.fronts.rpc import notice
+from levada.fronts.rpc.call import Call
+from levada.fronts.rpc.records import new_record
+from levada.fronts.rpc.status import error_message
+from levada.v1 import stream_pb2 as pb
+
+#: Most requests of one stream that are begun and not answered.
+IN_FLIGHT_MAX: Final = 128
+
+_ACKS: Final = {pb.ACKS_ALL: Acks.ALL, pb.ACKS_NONE: Acks.NONE}
+
+#: A request in its turn: its id, and what has become of it so far.
+_Begun = tuple[int, Started | LevadaError]
+
+
+async def publish(native: Native, request: pb.PublishRequest, call: Call) -> pb.PublishResponse:
+    started = await _begin(native, request)
+    return _answer(request.id, await started.positions())
+
+
+async def publish_stream(native: Native, call: Call) -> None:
+    begun: asyncio.Queue[_Begun | None] = asyncio.Queue()
+    room = asyncio.Semaphore(IN_FLIGHT_MAX)
+    reading = asyncio.ensure_future(_read(native, call, begun.put_nowait, room))
+    call.when_closing(reading.cancel)
+    try:
+        while (each := await begun.get()) is not None:
+            await call.context.write(await _answered(each, call))
+            room.release()
+    finally:
+        reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reading
+    if call.calls.closing:
+        raise ShuttingDown
+
+
+async def _read(
+    native: Native, call: Call, put: Callable[[_Begun | None], None], room: asyncio.Semaphore
+) -> None:
+    """Begin one request after the other, until the client has sent its last or the broker closes."""
+    try:
+        while True:
+            await room.acquire()
+            request = await call.context.read()
+            if request is grpc.aio.EOF:
+                return
+            try:
+                # Begun or not, and nothing in between: whoever is begun is answered, whatever is cancelled.
+                put((request.id, await _begin(native, request)))
+            except LevadaError as refusal:
+                put((request.id, refusal))
+    finally:
+        put(None)
+
+
+async def _begin(native: Native, request: pb.PublishRequest) -> Started:
+    acks = _ACKS.get(request.acks)
+    if acks is None:
+        raise InvalidRequest(f"acks {request.acks}: must be ACKS_ALL (0) or ACKS_NONE (1)")
+    if not request.batches:
+        return await native.publisher.start(request.topic, [new_record(each) for each in request.records], acks)
+    if request.records:
+        raise InvalidRequest("a request has records or batches, not both")
+    return await native.publisher.start_batches(
+        request.topic, [(each.partition, each.data) for each in request.batches], acks
+    )
+
+
+async def _answered(begun: _Begun, call: Call) -> pb.PublishResponse:
+    number, outcome = begun
+    try:
+        if isinstance(outcome, LevadaError):
+            raise outcome
+        return _answer(number, await outcome.positions())
+    except LevadaError as refusal:
+        notice.refused(call, refusal)
+        return pb.PublishResponse(id=number, error=error_message(refusal))
+
+
+def _answer(number: int, positions: list[Position]) -> pb.PublishResponse:
+    return pb.PublishResponse(id=number, positions=[_position(each) for each in positions])
+
+
+def _position(position: Position) -> pb.Position:
+    partition, offset, duplicate, duplicates = position
+    if not duplicates:
+        return pb.Position(partition=partition, offset=offset, duplicate=duplicate)
+    return pb.Position(
+        partition=partition,
+        offset=offset,
+        duplicate=duplicate,
+        duplicates=[pb.Duplicate(index=each.index, partition=each.partition, offset=each.offset) for each in duplicates],
+    )

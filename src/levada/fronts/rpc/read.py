@@ -1,0 +1,43 @@
+"""Read: some records of one partition, once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from levada.broker.native import Native
+from levada.broker.reading import BYTES, RECORDS, OutOfRange, read_records
+from levada.engine.port import At, Isolation
+from levada.errors import InvalidRequest
+from levada.fronts.rpc.call import Call
+from levada.fronts.rpc.records import stored_records
+from levada.v1 import stream_pb2 as pb
+
+_POLICY: Final = {
+    pb.FAIL: OutOfRange.FAIL,
+    pb.TO_EARLIEST: OutOfRange.TO_EARLIEST,
+    pb.TO_LATEST: OutOfRange.TO_LATEST,
+}
+
+
+async def read(native: Native, request: pb.ReadRequest, call: Call) -> pb.ReadResponse:
+    policy = _POLICY.get(request.out_of_range)
+    if policy is None:
+        raise InvalidRequest(f"out_of_range {request.out_of_range}: must be FAIL, TO_EARLIEST or TO_LATEST (0 to 2)")
+    if request.wait_ms:
+        call.when_closing(call.cut)
+    reading = await read_records(
+        native.engine,
+        At(request.topic, request.partition),
+        request.offset,
+        limit=request.limit or RECORDS,
+        bytes_max=request.bytes_max or BYTES,
+        wait_ms=request.wait_ms,
+        isolation=Isolation.READ_COMMITTED if request.read_committed else Isolation.READ_UNCOMMITTED,
+        out_of_range=policy,
+    )
+    return pb.ReadResponse(
+        records=stored_records(reading.records),
+        start=reading.start,
+        end=reading.end,
+        next_offset=reading.next_offset,
+    )

@@ -1,0 +1,95 @@
+"""The calls of levada.v1, by service and name, and how a handler is made a gRPC method.
+
+A handler of one request takes (native, request, call) and returns the answer; one of a stream takes (native, call) and reads and
+writes by itself. Which is which, and the messages' types, are the protos' to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message_factory import GetMessageClass
+
+from levada.broker.native import Native
+from levada.fronts.rpc import producer, publish, read, topics
+from levada.fronts.rpc.call import Call, Calls
+from levada.v1 import cluster_pb2, stream_pb2
+
+Handler = Callable[..., Awaitable[Any]]
+
+STREAM_CALLS: Final[Mapping[str, Handler]] = {
+    "Publish": publish.publish,
+    "PublishStream": publish.publish_stream,
+    "Spread": producer.spread,
+    "InitProducer": producer.init_producer,
+    "Read": read.read,
+    "CreateTopic": topics.create_topic,
+    "DeleteTopic": topics.delete_topic,
+    "ListTopics": topics.list_topics,
+    "DescribeTopic": topics.describe_topic,
+    "ExpandTopic": topics.expand_topic,
+    "AlterTopic": topics.alter_topic,
+}
+
+CLUSTER_CALLS: Final[Mapping[str, Handler]] = {}
+
+#: Service descriptor → handlers by name of the call.
+SERVICES: Final = (
+    (stream_pb2.DESCRIPTOR.services_by_name["StreamService"], STREAM_CALLS),
+    (cluster_pb2.DESCRIPTOR.services_by_name["ClusterService"], CLUSTER_CALLS),
+)
+
+
+def service_names() -> list[str]:
+    return [service.full_name for service, _ in SERVICES]
+
+
+def generic_handlers(native: Native, calls: Calls) -> list[grpc.GenericRpcHandler]:
+    """What a grpc.aio server serves."""
+    return [
+        grpc.method_handlers_generic_handler(
+            service.full_name,
+            {name: _method(service.methods_by_name[name], handler, native, calls) for name, handler in served.items()},
+        )
+        for service, served in SERVICES
+    ]
+
+
+def _method(method: Any, handler: Handler, native: Native, calls: Calls) -> grpc.RpcMethodHandler[Any, Any]:
+    codecs = {
+        "request_deserializer": GetMessageClass(method.input_type).FromString,
+        "response_serializer": GetMessageClass(method.output_type).SerializeToString,
+    }
+    if method.client_streaming:
+        return grpc.stream_stream_rpc_method_handler(_stream(method.name, handler, native, calls), **codecs)
+    return grpc.unary_unary_rpc_method_handler(_unary(method.name, handler, native, calls), **codecs)
+
+
+def _unary(name: str, handler: Handler, native: Native, calls: Calls) -> Handler:
+    async def serve(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        call = Call(calls, name, context)
+        try:
+            calls.begin(call)
+            return await handler(native, request, call)
+        except BaseException as error:
+            await call.refuse(error)
+        finally:
+            calls.end(call)
+
+    return serve
+
+
+def _stream(name: str, handler: Handler, native: Native, calls: Calls) -> Handler:
+    async def serve(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        call = Call(calls, name, context)
+        try:
+            calls.begin(call)
+            await handler(native, call)
+        except BaseException as error:
+            await call.refuse(error)
+        finally:
+            calls.end(call)
+
+    return serve
