@@ -24,9 +24,11 @@ unit: $(VENV)/.dev  ## Only the tests that need nothing but Python
 acceptance: $(VENV)/.dev tools  ## Only the tests with clients nobody here wrote
 	$(BIN)/pytest tests/acceptance
 
-bench: $(VENV)/.dev tools  ## Levada and Apache Kafka side by side; writes bench/RESULTS.md
+bench: $(VENV)/.dev tools  ## Levada beside Apache Kafka, NATS and Redis; writes bench/RESULTS.md
 	$(BIN)/pip install --quiet --group bench
+	$(BIN)/python scripts/tools.py --bench
 	$(BIN)/python bench/compare_kafka.py
+	$(BIN)/python bench/native.py
 
 tools: $(VENV)/.dev  ## A JDK, kcat, and Kafka's jars for the tests with foreign clients
 	@$(BIN)/python scripts/tools.py

@@ -11,6 +11,7 @@ Needs what `make tools` brings. Nothing here is a test: numbers are compared wit
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,6 +24,13 @@ from harness.brokers import Durability, Kind, running  # noqa: E402
 from harness.rows import Rows  # noqa: E402
 
 KINDS: tuple[Kind, ...] = ("kafka", "levada")
+COMPARISON = report.Comparison(
+    title="Levada and Apache Kafka",
+    peers={"kafka": "Kafka"},
+    name="kafka",
+    marker="results",
+    against="Ratios are Levada ÷ Kafka.",
+)
 #: Sections that share one started broker, in the order they run.
 SHARED = ("memory", "produce", "consume", "latency", "sync", "transactions", "idle")
 #: Sections that start brokers of their own.
@@ -44,6 +52,11 @@ def parse() -> argparse.Namespace:
     if unknown:
         parser.error(f"no such section: {', '.join(sorted(unknown))}; there are {', '.join((*SHARED, *OWN))}")
     return options
+
+
+def java_version() -> str:
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr.splitlines()
+    return said[0].split('"')[1] if said else "?"
 
 
 def say(text: str) -> None:
@@ -98,7 +111,7 @@ def own_sections(rows: Rows, kind: Kind, chosen: set[str], options: argparse.Nam
 def main() -> None:
     options = parse()
     chosen, rows = set(options.only.split(",")), Rows()
-    about = report.machine(options.where)
+    about = report.machine(options.where, {"Java": java_version()})
     kinds = [kind for kind in KINDS if kind in options.brokers.split(",")]
     durabilities: tuple[Durability, ...] = ("os", "fsync")
     for _ in range(options.rounds or (1 if options.quick else 3)):
@@ -108,10 +121,10 @@ def main() -> None:
                 for kind in kinds:
                     shared_sections(rows, kind, durability, chosen, options)
                 # It takes long: what there is so far is kept, should it be stopped.
-                report.write(rows.all(), about, quick=options.quick)
+                report.write(COMPARISON, rows.all(), about, quick=options.quick)
     for kind in kinds:
         own_sections(rows, kind, chosen, options)
-        report.write(rows.all(), about, quick=options.quick)
+        report.write(COMPARISON, rows.all(), about, quick=options.quick)
 
 
 if __name__ == "__main__":

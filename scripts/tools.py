@@ -25,6 +25,8 @@ from pathlib import Path
 JAVA_MIN = 17
 KAFKA = "4.3.0"
 PACKAGES = {"javac": "openjdk-17-jdk-headless", "mvn": "maven", "kcat": "kcat"}
+#: What bench/native.py measures us against.
+BENCH_PACKAGES = {"nats-server": "nats-server", "redis-server": "redis-server"}
 
 #: Directory in the cache → what Maven resolves into it, with everything those need.
 JARS = {
@@ -63,8 +65,9 @@ def java_version() -> int:
     return int(found[1]) if found else 0
 
 
-def missing_packages() -> list[str]:
-    missing = [package for tool, package in PACKAGES.items() if tool != "javac" and not shutil.which(tool)]
+def missing_packages(bench: bool = False) -> list[str]:
+    wanted = PACKAGES | (BENCH_PACKAGES if bench else {})
+    missing = [package for tool, package in wanted.items() if tool != "javac" and not shutil.which(tool)]
     if java_version() < JAVA_MIN:
         missing.insert(0, PACKAGES["javac"])
     return missing
@@ -79,7 +82,8 @@ def install(packages: list[str]) -> bool:
         )
         print("         (on macOS: brew install openjdk@17 maven kcat)", file=sys.stderr)
         return False
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # A runlevel of 1 keeps Debian from starting the servers it installs.
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     subprocess.run(["apt-get", "update", "-qq"], env=quiet, check=False)
     done = subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env=quiet)
     return done.returncode == 0
@@ -113,8 +117,9 @@ def fetch(directory: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if something is missing")
+    parser.add_argument("--bench", action="store_true", help="also nats-server and redis-server, for bench/native.py")
     options = parser.parse_args()
-    packages, jars = missing_packages(), [directory for directory in JARS if not is_complete(directory)]
+    packages, jars = missing_packages(options.bench), [directory for directory in JARS if not is_complete(directory)]
     if options.check:
         print(f"packages missing: {packages or 'none'}; jars missing: {jars or 'none'}")
         return 1 if packages or jars else 0

@@ -1,4 +1,4 @@
-"""The comparison as a table on the terminal, a JSON file, a plot and bench/RESULTS.md."""
+"""A comparison as a table on the terminal, a JSON file, a plot, and a section of bench/RESULTS.md."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import datetime
 import json
 import os
 import platform
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,28 @@ from rich.console import Console
 from rich.table import Table
 
 from harness import floors
-from harness.rows import Row
+from harness.rows import OURS, Row
 
 BENCH = Path(__file__).resolve().parent.parent
-START, END = "<!-- results -->", "<!-- end of results -->"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Who is compared, and where the outcome goes."""
+
+    title: str
+    #: Kind → what a reader calls it; Levada comes last by itself.
+    peers: Mapping[str, str]
+    #: results/<name>.json and .png.
+    name: str
+    #: RESULTS.md has the outcome between `<!-- <marker> -->` and `<!-- end of <marker> -->`.
+    marker: str
+    #: What the ratio is to, in a sentence.
+    against: str
+
+    @property
+    def columns(self) -> dict[str, str]:
+        return {**self.peers, OURS: "Levada"}
 
 
 def number(value: float | None) -> str:
@@ -34,11 +52,15 @@ def verdict(row: Row) -> str:
     return {True: "yes", False: "no", None: ""}[row.reached]
 
 
-def table(rows: Sequence[Row]) -> Table:
-    shown = Table(title="Levada and Apache Kafka", title_justify="left")
-    for name, side in (("", "left"), ("durability", "left"), ("unit", "left"), ("Kafka", "right"), ("Levada", "right")):
-        shown.add_column(name, justify=side)  # type: ignore[arg-type]  # one of rich's words
-    for name in ("ratio", "target", "reached"):
+def ratio(row: Row) -> str:
+    return f"{row.ratio:.2f}×" if row.ratio is not None else ""
+
+
+def table(comparison: Comparison, rows: Sequence[Row]) -> Table:
+    shown = Table(title=comparison.title, title_justify="left")
+    for name in ("", "durability", "unit"):
+        shown.add_column(name)
+    for name in (*comparison.columns.values(), "ratio", "target", "reached"):
         shown.add_column(name, justify="right")
     section = None
     for row in rows:
@@ -47,14 +69,14 @@ def table(rows: Sequence[Row]) -> Table:
             shown.add_section()
             shown.add_row(f"[bold]{section}")
         colour = {True: "green", False: "red", None: "default"}[row.reached]
-        ratio = f"{row.ratio:.2f}×" if row.ratio is not None else ""
-        cells = [f"  {row.name}", row.durability, row.unit, number(row.value("kafka")), number(row.value("levada"))]
-        shown.add_row(*cells, f"[{colour}]{ratio}", row.goal(), f"[{colour}]{verdict(row)}")
+        values = [number(row.value(kind)) for kind in comparison.columns]
+        cells = [f"  {row.name}", row.durability, row.unit, *values]
+        shown.add_row(*cells, f"[{colour}]{ratio(row)}", row.goal(), f"[{colour}]{verdict(row)}")
     return shown
 
 
-def machine(where: Path | None) -> dict[str, Any]:
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr.splitlines()
+def machine(where: Path | None, versions: Mapping[str, str]) -> dict[str, Any]:
+    """What this ran on; `versions` names the peers."""
     model = [line.split(":", 1)[1].strip() for line in cpu_lines() if line.startswith("model name")]
     return {
         "cpu": model[0] if model else platform.processor(),
@@ -62,7 +84,7 @@ def machine(where: Path | None) -> dict[str, Any]:
         "memory_gb": round(psutil.virtual_memory().total / 1e9),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "java": java[0] if java else "?",
+        "versions": dict(versions),
         "load_before": os.getloadavg()[0],
         "round_trip_ms": floors.round_trip_ms(),
         "sync_ms": floors.sync_ms(where),
@@ -74,46 +96,56 @@ def cpu_lines() -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def write(rows: Sequence[Row], about: dict[str, Any], *, quick: bool) -> None:
-    """Print, and keep: results/<name>.json, results/<name>.png, and the table in RESULTS.md."""
-    Console(width=150).print(table(rows))
+def write(comparison: Comparison, rows: Sequence[Row], about: dict[str, Any], *, quick: bool) -> None:
+    """Print, and keep: results/<name>.json, results/<name>.png, and the section of RESULTS.md. A quick run has files of its own."""
+    Console(width=170).print(table(comparison, rows))
     results = BENCH / "results"
     results.mkdir(exist_ok=True)
-    name = "quick" if quick else "full"
+    name = f"{comparison.name}-quick" if quick else comparison.name
     when = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
     kept = {"when": when, "machine": about, "rows": [row.as_json() for row in rows]}
     (results / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
-    plot(rows, results / f"{name}.png")
+    plot(comparison, rows, results / f"{name}.png")
     if not quick:
-        update_results(rows, about, when)
+        update_results(comparison, rows, about, when)
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    lines = ["| | durability | unit | Kafka | Levada | ratio | target | reached |", "|-|-|-|-:|-:|-:|-:|-|"]
+def markdown(comparison: Comparison, rows: Sequence[Row]) -> str:
+    names = ["", "durability", "unit", *comparison.columns.values(), "ratio", "target", "reached"]
+    sides = ["-"] * 3 + ["-:"] * (len(comparison.columns) + 2) + ["-"]
+    lines = [_line(names), "|" + "|".join(sides) + "|"]
     for row in rows:
-        ratio = f"{row.ratio:.2f}×" if row.ratio is not None else ""
-        cells = [f"{row.section}: {row.name}", row.durability, row.unit, number(row.value("kafka"))]
-        cells += [number(row.value("levada")), ratio, row.goal(), verdict(row)]
-        lines.append("| " + " | ".join(cells) + " |")
+        values = [number(row.value(kind)) for kind in comparison.columns]
+        lines.append(
+            _line([f"{row.section}: {row.name}", row.durability, row.unit, *values, ratio(row), row.goal(), verdict(row)])
+        )
     return "\n".join(lines)
 
 
-def update_results(rows: Sequence[Row], about: dict[str, Any], when: str) -> None:
-    """Replace what stands between the markers of RESULTS.md; the prose around it stays."""
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def update_results(comparison: Comparison, rows: Sequence[Row], about: dict[str, Any], when: str) -> None:
+    """Replace what stands between the comparison's markers in RESULTS.md; the prose around it stays."""
     path = BENCH / "RESULTS.md"
-    text = path.read_text()
-    head, _, rest = text.partition(START)
-    _, _, tail = rest.partition(END)
+    start, end = f"<!-- {comparison.marker} -->", f"<!-- end of {comparison.marker} -->"
+    head, found, rest = path.read_text().partition(start)
+    _, closed, tail = rest.partition(end)
+    if not found or not closed:
+        raise RuntimeError(f"{path} has no {start} … {end}")
     reached = [row.reached for row in rows if row.reached is not None]
+    versions = "".join(f", {name} {version}" for name, version in about["versions"].items())
     said = f"Measured {when} on {about['cores']} × {about['cpu']}, {about['memory_gb']} GB, Linux {about['kernel']}, "
-    said += f"Python {about['python']}, {about['java']}. Load average before: {about['load_before']:.2f}. "
+    said += f"Python {about['python']}{versions}. Load average before: {about['load_before']:.2f}. "
     said += f"A bare round trip over loopback takes {about['round_trip_ms']:.3f} ms, a bare fdatasync {about['sync_ms']:.3f} ms. "
-    said += f"Targets reached: {sum(reached)} of {len(reached)}."
-    body = f"{START}\n\n{said}\n\n![ratios](results/full.png)\n\n{markdown(rows)}\n\n{END}"
+    said += f"{comparison.against} Targets reached: {sum(reached)} of {len(reached)}."
+    picture = f"![ratios](results/{comparison.name}.png)"
+    body = f"{start}\n\n{said}\n\n{picture}\n\n{markdown(comparison, rows)}\n\n{end}"
     path.write_text(head + body + tail)
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
+def plot(comparison: Comparison, rows: Sequence[Row], path: Path) -> None:
     """Every ratio on one logarithmic axis, turned so that right of 1 is better for Levada."""
     import matplotlib
 
@@ -135,7 +167,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     axis.set_yticks(range(len(shown)), [f"{row.section}: {row.name} ({row.durability})" for row in shown], fontsize=7)
     axis.invert_yaxis()
     axis.axvline(1, color="black", linewidth=0.8)
-    axis.set_xlabel("times better than Apache Kafka (black mark: target)")
+    axis.set_xlabel(f"times better than {' or '.join(comparison.peers.values())} (black mark: target)")
     axis.grid(axis="x", which="both", alpha=0.2)
     figure.tight_layout()
     figure.savefig(path, dpi=130)

@@ -1,4 +1,4 @@
-"""One line of the comparison: the same thing measured on both brokers, the ratio, and whether the target is reached."""
+"""One line of a comparison: the same thing measured on every broker, the ratio, and whether the target is reached."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import statistics
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+OURS = "levada"
+
 
 @dataclass
 class Row:
-    """`target` bounds the ratio Levada ÷ Kafka: from below where more is better, from above where less is."""
+    """`target` bounds the ratio Levada ÷ best peer, `limit` Levada's own value: from below where more is better, else from above."""
 
     section: str
     name: str
@@ -17,6 +19,7 @@ class Row:
     durability: str = "os"
     more_is_better: bool = False
     target: float | None = None
+    limit: float | None = None
     samples: dict[str, list[float]] = field(default_factory=dict)
 
     def value(self, kind: str) -> float | None:
@@ -25,24 +28,38 @@ class Row:
         return statistics.median(samples) if samples else None
 
     @property
+    def best_peer(self) -> float | None:
+        """The better of the others, where there are any."""
+        values = [value for kind in self.samples if kind != OURS and (value := self.value(kind)) is not None]
+        if not values:
+            return None
+        return max(values) if self.more_is_better else min(values)
+
+    @property
     def ratio(self) -> float | None:
-        levada, kafka = self.value("levada"), self.value("kafka")
-        return levada / kafka if levada is not None and kafka else None
+        ours, theirs = self.value(OURS), self.best_peer
+        return ours / theirs if ours is not None and theirs else None
 
     @property
     def reached(self) -> bool | None:
-        if self.target is None or self.ratio is None:
-            return None
-        return self.ratio >= self.target if self.more_is_better else self.ratio <= self.target
+        """None where nothing was to be reached, or something has not been measured."""
+        verdicts = [
+            value >= bound if self.more_is_better else value <= bound
+            for value, bound in ((self.ratio, self.target), (self.value(OURS), self.limit))
+            if value is not None and bound is not None
+        ]
+        return all(verdicts) if verdicts else None
 
     def goal(self) -> str:
-        if self.target is None:
-            return ""
-        return f"{'≥' if self.more_is_better else '≤'} {self.target:g}×"
+        sign = "≥" if self.more_is_better else "≤"
+        bounds = [f"{self.target:g}×"] if self.target is not None else []
+        if self.limit is not None:
+            bounds.append(f"{self.limit:g} {self.unit}".strip())
+        return f"{sign} {' and '.join(bounds)}" if bounds else ""
 
     def as_json(self) -> dict[str, Any]:
-        derived = {"kafka": self.value("kafka"), "levada": self.value("levada")}
-        return {**asdict(self), **derived, "ratio": self.ratio, "reached": self.reached}
+        medians = {kind: self.value(kind) for kind in self.samples}
+        return {**asdict(self), "medians": medians, "ratio": self.ratio, "reached": self.reached}
 
 
 class Rows:

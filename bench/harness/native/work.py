@@ -1,0 +1,130 @@
+"""What every client can be asked to do, and how it is timed: the same loops around three clients.
+
+A client is a `Work`. The loops run in a process of their own (worker.py), so neither the harness nor another client's
+garbage is in the way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+#: As many as one pipeline of Redis, one call of publish_many, one window of NATS.
+BATCH = 100
+SIZE = 100
+Payload = bytes
+
+
+class Work(Protocol):
+    """One client, connected. Streams have one partition; reading is as a member of a group that acknowledges what it read."""
+
+    async def create(self, stream: str) -> None: ...
+    async def publish_many(self, stream: str, values: Sequence[Payload]) -> None:
+        """Send; may return before it is acknowledged, but holds back when too much is under way."""
+        ...
+
+    async def flush(self) -> None:
+        """All that was sent is acknowledged."""
+        ...
+
+    async def publish_one(self, stream: str, value: Payload) -> None:
+        """Acknowledged when it returns."""
+        ...
+
+    async def subscribe(self, stream: str) -> Callable[[], Awaitable[Sequence[Payload]]]:
+        """Join a group, from the beginning. Each call of what is returned brings the next values, and acknowledges those before."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def values(count: int) -> list[Payload]:
+    """Different from one another, as messages are, and of one size."""
+    return [f"{number:020d}".encode().ljust(SIZE, b".") for number in range(count)]
+
+
+def quantiles(took_ms: list[float]) -> dict[str, float]:
+    took_ms.sort()
+    return {"p50_ms": took_ms[len(took_ms) // 2], "p99_ms": took_ms[int(len(took_ms) * 0.99)]}
+
+
+async def batched(work: Work, stream: str, warm: int, count: int) -> dict[str, float]:
+    """Publish in batches of a hundred as fast as it goes, until all is acknowledged."""
+    batch = values(BATCH)
+    for _ in range(warm // BATCH):
+        await work.publish_many(stream, batch)
+    await work.flush()
+    start = time.perf_counter()
+    for _ in range(count // BATCH):
+        await work.publish_many(stream, batch)
+    await work.flush()
+    return {"per_second": count / (time.perf_counter() - start)}
+
+
+async def single(work: Work, stream: str, warm: int, count: int) -> dict[str, float]:
+    """Publish one after the other, each acknowledged before the next."""
+    took, payload = [], values(1)[0]
+    for _ in range(warm):
+        await work.publish_one(stream, payload)
+    start = time.perf_counter()
+    for _ in range(count):
+        before = time.perf_counter()
+        await work.publish_one(stream, payload)
+        took.append((time.perf_counter() - before) * 1000)
+    return {"per_second": count / (time.perf_counter() - start), **quantiles(took)}
+
+
+async def consume(work: Work, stream: str, count: int) -> dict[str, float]:
+    """Read everything there is. The clock starts with the first values: joining a group is not reading."""
+    following = await work.subscribe(stream)
+    seen = first = len(await following())
+    start = time.perf_counter()
+    while seen < count:
+        seen += len(await following())
+    return {"per_second": (seen - first) / (time.perf_counter() - start)}
+
+
+async def receive(work: Work, stream: str, count: int, ready: Callable[[], None]) -> dict[str, float]:
+    """How long each value was on its way. A value says when it should have been sent, in nanoseconds of the machine's own clock."""
+    following = await work.subscribe(stream)
+    ready()
+    took: list[float] = []
+    while len(took) < count:
+        arrived = await following()
+        now = time.monotonic_ns()
+        took += [(now - int(value[:20])) / 1e6 for value in arrived]
+    return quantiles(took[count // 10 :])
+
+
+async def send(work: Work, stream: str, count: int, rate: int) -> dict[str, float]:
+    """Publish at a steady rate, each acknowledged, stamped with the time it was due."""
+    start = time.monotonic_ns() + 10_000_000
+    for number in range(count):
+        due = start + number * 1_000_000_000 // rate
+        while (left := due - time.monotonic_ns()) > 0:
+            time.sleep(left / 1e9)
+        await work.publish_one(stream, f"{due:020d}".encode().ljust(SIZE, b"."))
+    return {}
+
+
+async def drip(work: Work, stream: str, rate: int, seconds: float) -> dict[str, float]:
+    """Publish a hundred at a time at a steady rate, for so long; says how many."""
+    batch, sent = values(BATCH), 0
+    start = time.monotonic()
+    while (passed := time.monotonic() - start) < seconds:
+        if sent <= passed * rate:
+            await work.publish_many(stream, batch)
+            await work.flush()
+            sent += BATCH
+        else:
+            time.sleep((sent - passed * rate) / rate)
+    return {"sent": float(sent)}
+
+
+async def drain(work: Work, stream: str, ready: Callable[[], None]) -> dict[str, float]:
+    """Read until ended from outside."""
+    following = await work.subscribe(stream)
+    ready()
+    while True:
+        await following()
