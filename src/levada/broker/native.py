@@ -22,6 +22,8 @@ class Native:
     publisher: Publisher
     #: A producer id that nobody else has, and its epoch.
     new_producer: Callable[[], Awaitable[tuple[int, int]]]
+    #: The clock of sessions and waits, which nobody can set back.
+    now_ms: Callable[[], int]
 
     async def close(self) -> None:
         """Write down what is kept for the next start."""

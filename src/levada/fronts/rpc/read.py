@@ -1,11 +1,12 @@
-"""Read: some records of one partition, once."""
+"""Read: some records of one partition, once, outside of any group."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from levada.broker.delivery import OutOfRange, read_once
+from levada.broker.delivery.reading import BYTES_MAX, LIMIT
 from levada.broker.native import Native
-from levada.broker.reading import BYTES, RECORDS, OutOfRange, read_records
 from levada.engine.port import At, Isolation
 from levada.errors import InvalidRequest
 from levada.fronts.rpc.call import Call
@@ -25,19 +26,17 @@ async def read(native: Native, request: pb.ReadRequest, call: Call) -> pb.ReadRe
         raise InvalidRequest(f"out_of_range {request.out_of_range}: must be FAIL, TO_EARLIEST or TO_LATEST (0 to 2)")
     if request.wait_ms:
         call.when_closing(call.cut)
-    reading = await read_records(
+    found = await read_once(
         native.engine,
         At(request.topic, request.partition),
         request.offset,
-        limit=request.limit or RECORDS,
-        bytes_max=request.bytes_max or BYTES,
+        limit=request.limit or LIMIT,
+        bytes_max=request.bytes_max or BYTES_MAX,
         wait_ms=request.wait_ms,
         isolation=Isolation.READ_COMMITTED if request.read_committed else Isolation.READ_UNCOMMITTED,
         out_of_range=policy,
+        now_ms=native.now_ms,
     )
     return pb.ReadResponse(
-        records=stored_records(reading.records),
-        start=reading.start,
-        end=reading.end,
-        next_offset=reading.next_offset,
+        records=stored_records(found.records), start=found.start, end=found.end, next_offset=found.next_offset
     )

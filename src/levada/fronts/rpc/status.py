@@ -106,7 +106,7 @@ STATUS: Final[Mapping[type[e.LevadaError], StatusCode]] = {
 
 def status_of(error: BaseException) -> StatusCode:
     """The status a client is sent for this error; INTERNAL for what is our bug."""
-    return STATUS[type(error)] if isinstance(error, e.LevadaError) else StatusCode.INTERNAL
+    return STATUS.get(type(error), StatusCode.UNKNOWN) if isinstance(error, e.LevadaError) else StatusCode.INTERNAL
 
 
 def message_of(error: BaseException) -> str:

@@ -29,7 +29,7 @@ async def delete_topic(native: Native, request: pb.DeleteTopicRequest, call: Cal
 
 
 async def list_topics(native: Native, request: pb.ListTopicsRequest, call: Call) -> pb.ListTopicsResponse:
-    found = native.topics.list(internal=request.internal)
+    found = native.topics.all(internal=request.internal)
     return pb.ListTopicsResponse(topics=[topic_message(native, info) for info in found])
 
 
