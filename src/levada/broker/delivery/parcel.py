@@ -1,0 +1,102 @@
+"""From what was read to what is delivered, within the consumer's credit and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Final
+
+from levada.broker.delivery.credit import Credit
+from levada.broker.delivery.cut import Cut, cut
+from levada.broker.delivery.deliveries import Batches, Delivery, Records
+from levada.broker.delivery.place import Place
+from levada.broker.delivery.reading import size_of
+from levada.broker.delivery.wanted import Wanted
+from levada.engine.port import Isolation, Slice
+from levada.errors import CorruptBatch
+from levada.records.read import Record, read_all
+
+#: A read is no smaller, whatever the room: batches are seldom smaller either.
+_READ_BYTES_MIN: Final = 16 * 1024
+
+
+class Parcels:
+    """Makes them for one consumer. Half of its `bytes_max` is for what is read in turn, half for what was waited for."""
+
+    def __init__(self, wanted: Wanted, credit: Credit, deliver: Callable[[Delivery], Awaitable[None]]) -> None:
+        self._raw = wanted.raw
+        self._committed = wanted.isolation == Isolation.READ_COMMITTED
+        self._bytes_max = max(1, wanted.bytes_max // 2)
+        self._credit = credit
+        self._deliver = deliver
+        #: Of a record, as far as was seen: so that no more is read than there is room for.
+        self._record_bytes: float | None = None
+        #: What was delivered counts as granted.
+        self.free = False
+
+    def read_bytes(self, room: int) -> int:
+        """How much to read for so many records."""
+        if self._record_bytes is None:
+            return self._bytes_max
+        return min(self._bytes_max, max(_READ_BYTES_MIN, int(self._record_bytes * room)))
+
+    def wait_bytes(self, partitions: int) -> int:
+        """How much each of so many partitions may bring when it was waited for."""
+        return max(1, self._bytes_max // max(1, partitions))
+
+    async def send(self, place: Place, found: Slice) -> None:
+        """Deliver as many batches as there is room for. The place has moved on before each delivery.
+
+        CorruptBatch: a batch cannot be read; all before it was delivered.
+        """
+        part = cut(found.batches, place.offset, self._credit.room())
+        if part.count:
+            self._record_bytes = len(part.data) / part.count
+        self._credit.take(part.count)
+        end = found.bounds.stable_end if self._committed else found.bounds.end
+        if self._raw:
+            await self._send_batches(place, found, part, end)
+        else:
+            await self._send_records(place, found, part, end)
+
+    async def _send_batches(self, place: Place, found: Slice, part: Cut, end: int) -> None:
+        from_offset, place.offset = place.offset, part.to_offset
+        aborted = [each for each in found.aborted if each.first_offset < part.to_offset]
+        await self._deliver(Batches(place.at, part.data, from_offset, part.to_offset, end, aborted, part.count))
+        if self.free:
+            self._credit.grant(part.count)
+
+    async def _send_records(self, place: Place, found: Slice, part: Cut, end: int) -> None:
+        turn, left = place.turn, part.count
+        records = read_all(
+            part.data, from_offset=place.offset, aborted=found.aborted, committed_only=self._committed
+        )
+        try:
+            for chunk, is_last in _chunks(records, self._bytes_max):
+                place.offset = part.to_offset if is_last else chunk[-1].offset + 1
+                left -= len(chunk)
+                await self._deliver(Records(place.at, chunk, place.offset, end))
+                if self.free:
+                    self._credit.grant(len(chunk))
+                if place.turn != turn:
+                    return
+        finally:
+            # Aborted, thinned out by compaction, or not wanted any more: nobody will grant those.
+            self._credit.grant(max(0, left))
+
+
+def _chunks(records: Iterable[Record], bytes_max: int) -> Iterator[tuple[list[Record], bool]]:
+    """Lists of at most so many bytes, or of one record; the last, which may be empty, is marked."""
+    chunk: list[Record] = []
+    size = 0
+    try:
+        for record in records:
+            size += size_of(record)
+            if chunk and size > bytes_max:
+                yield chunk, False
+                chunk, size = [], size_of(record)
+            chunk.append(record)
+    except CorruptBatch:
+        if chunk:
+            yield chunk, False
+        raise
+    yield chunk, True

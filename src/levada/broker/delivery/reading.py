@@ -1,0 +1,107 @@
+"""Read some records of one partition, once, outside of any group."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from levada.config import MiB
+from levada.engine.port import At, Engine, Isolation, Slice
+from levada.errors import InvalidRequest, OffsetOutOfRange
+from levada.records.batch import batches
+from levada.records.read import Record, read_all
+
+LIMIT: Final = 100
+LIMIT_MAX: Final = 10_000
+BYTES_MAX: Final = 1 * MiB
+
+
+class OutOfRange(enum.Enum):
+    """What to do where the offset is not in the partition (any more)."""
+
+    FAIL = "fail"
+    TO_EARLIEST = "earliest"
+    TO_LATEST = "latest"
+
+
+class Portion(NamedTuple):
+    """What was read; what the partition held then, `end` being the end of what this reader may see; and where to read on."""
+
+    records: Sequence[Record]
+    start: int
+    end: int
+    next_offset: int
+
+
+async def read_once(
+    engine: Engine,
+    at: At,
+    offset: int,
+    *,
+    limit: int = LIMIT,
+    bytes_max: int = BYTES_MAX,
+    wait_ms: int = 0,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    out_of_range: OutOfRange = OutOfRange.FAIL,
+    now_ms: Callable[[], int],
+) -> Portion:
+    """Up to `limit` records within `bytes_max`, at least one where there is one; waits up to `wait_ms` for the first.
+
+    OffsetOutOfRange with the range there is, unless `out_of_range` says where to go instead. InvalidRequest.
+    """
+    if not 1 <= limit <= LIMIT_MAX:
+        raise InvalidRequest(f"{limit} records were asked for; it must be from 1 to {LIMIT_MAX}")
+    if bytes_max < 1 or wait_ms < 0:
+        raise InvalidRequest(f"bytes_max is {bytes_max} and wait_ms {wait_ms}; they cannot be that small")
+    deadline = now_ms() + wait_ms
+    offset = await _within(engine, at, offset, out_of_range)
+    records: list[Record] = []
+    room = bytes_max
+    while True:
+        patience = 0 if records else max(0, deadline - now_ms())
+        found = await engine.read(at, offset, min(room, BYTES_MAX), patience, isolation)
+        whole = _take(found, offset, limit - len(records), room, isolation, records)
+        if records:
+            offset = records[-1].offset + 1
+        if whole:
+            offset = max((offset, *(batch.next_offset for batch in batches(found.batches))))
+        room = bytes_max - sum(map(size_of, records))
+        if not found.batches or not whole or len(records) >= limit or room <= 0:
+            end = found.bounds.stable_end if isolation == Isolation.READ_COMMITTED else found.bounds.end
+            return Portion(records, found.bounds.start, end, offset)
+
+
+async def _within(engine: Engine, at: At, offset: int, out_of_range: OutOfRange) -> int:
+    bounds = await engine.bounds(at)
+    if bounds.start <= offset <= bounds.end:
+        return offset
+    if out_of_range == OutOfRange.FAIL:
+        raise OffsetOutOfRange(
+            f"{at}: offset {offset} is not within {bounds.start} to {bounds.end}", start=bounds.start, end=bounds.end
+        )
+    return bounds.start if out_of_range == OutOfRange.TO_EARLIEST else bounds.end
+
+
+def _take(found: Slice, offset: int, limit: int, room: int, isolation: Isolation, into: list[Record]) -> bool:
+    """Add what fits; False where something of the slice was left out."""
+    for record in read_all(
+        found.batches,
+        from_offset=offset,
+        aborted=found.aborted,
+        committed_only=isolation == Isolation.READ_COMMITTED,
+    ):
+        room -= size_of(record)
+        if limit <= 0 or (room < 0 and into):
+            return False
+        into.append(record)
+        limit -= 1
+    return True
+
+
+def size_of(record: Record) -> int:
+    """Roughly what the record needs in a message: its bytes, and some for its fields."""
+    size = 32 + len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += 8 + len(name) + len(value or b"")
+    return size
