@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 from levada.broker.delivery.beginnings import Beginnings
 from levada.broker.delivery.credit import Credit
 from levada.broker.delivery.deliveries import Assigned, Delivery, Failed
-from levada.broker.delivery.parcel import Parcels
+from levada.broker.delivery.parcels import Counted, Parcels
 from levada.broker.delivery.place import Place
 from levada.broker.delivery.wanted import Wanted
 from levada.broker.streams import Assignment
@@ -40,6 +40,7 @@ class Pump:
         deliver: Deliver,
         *,
         durable: Callable[[int], Awaitable[None]],
+        counted: Counted,
     ) -> None:
         self._engine = engine
         self._view = view
@@ -48,10 +49,12 @@ class Pump:
         self._deliver = deliver
         self._durable = durable
         self._beginnings = Beginnings(engine, wanted)
-        self._parcels = Parcels(wanted, credit, deliver)
+        self._parcels = Parcels(wanted, credit, deliver, counted)
         self._assignment: Assignment | None = None
         #: Something has changed that the consumer does not know yet.
         self._untold = False
+        #: The generation that the consumer knows of; 0 before the first.
+        self.generation_told = 0
         self._places: dict[At, Place] = {}
         self._line: deque[Place] = deque()
         self._awake = asyncio.Event()
@@ -146,6 +149,7 @@ class Pump:
             self._queue(place)
         standing = {at: self._places[at].offset for at in assignment.partitions}
         self._untold = False
+        self.generation_told = assignment.generation
         await self._deliver(Assigned(assignment.member_id, assignment.generation, standing))
 
     async def _begin(self, ats: Sequence[At]) -> list[Place]:

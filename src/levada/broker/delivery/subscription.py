@@ -52,8 +52,8 @@ class Subscription:
 
     @property
     def generation(self) -> int:
-        """Of the assignment as it is now; the consumer may not have been told yet."""
-        return self._membership.generation
+        """As the consumer was last told; 0 before the first time."""
+        return self._pump.generation_told
 
     @property
     def out(self) -> int:
@@ -69,12 +69,13 @@ class Subscription:
         self._pump.free()
         self._tasks.append(asyncio.create_task(self._keep_alive(), name="levada-keep-alive"))
 
-    async def commit(self, offsets: Mapping[At, Committed]) -> Mapping[At, LevadaError]:
-        """Store offsets for the group, as the member it is. What was refused, and why; all others are stored.
+    async def commit(self, offsets: Mapping[At, Committed], generation: int = 0) -> Mapping[At, LevadaError]:
+        """Store offsets for the group, as the member it is in this generation; 0 is the last it was told of.
 
-        UnknownMember, IllegalGeneration: nothing is stored. InvalidRequest without a group.
+        Answers with what was refused and why; all others are stored. IllegalGeneration of a partition: it is not, or not since
+        then, this consumer's, or the group's offsets were moved. InvalidRequest without a group.
         """
-        return await self._membership.commit(offsets)
+        return await self._membership.commit(offsets, generation or self._pump.generation_told)
 
     async def seek(self, offsets: Mapping[At, int]) -> None:
         """Read on from these offsets, within [start, end]; Assigned is told before any record from there.
@@ -85,7 +86,9 @@ class Subscription:
             if self._pump.owns(at):
                 start, _, end = await self._engine.bounds(at)
                 if not start <= offset <= end:
-                    raise OffsetOutOfRange(f"{at}: offset {offset} is not within {start} to {end}", start=start, end=end)
+                    raise OffsetOutOfRange(
+                        f"{at}: offset {offset} is not within {start} to {end}", start=start, end=end
+                    )
         self._pump.move({at: offset for at, offset in offsets.items() if self._pump.owns(at)})
 
     def pause(self, ats: Iterable[At]) -> None:

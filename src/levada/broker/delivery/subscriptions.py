@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from levada.broker.delivery.credit import Credit, Pool
 from levada.broker.delivery.membership import Membership, OwnChoice, Seat
+from levada.broker.delivery.parcels import Counted
 from levada.broker.delivery.pump import Deliver, Pump
 from levada.broker.delivery.subscription import Subscription
 from levada.broker.delivery.wanted import Wanted
@@ -17,12 +18,18 @@ class Subscriptions:
     """Opens them, and knows those that are open."""
 
     def __init__(
-        self, engine: Engine, groups: StreamGroups, positions: Positions, now_ms: Callable[[], int]
+        self,
+        engine: Engine,
+        groups: StreamGroups,
+        positions: Positions,
+        now_ms: Callable[[], int],
+        counted: Counted = lambda at, records, size: None,
     ) -> None:
         self._engine = engine
         self._groups = groups
         self._positions = positions
         self._now_ms = now_ms
+        self._counted = counted
         #: Of each group that has consumers here.
         self._pools: dict[str, Pool] = {}
         self._open: dict[Subscription, str] = {}
@@ -38,7 +45,7 @@ class Subscriptions:
             await self._engine.bounds(at)
         membership = self._membership(wanted)
         credit = Credit(wanted.records_max, self._pool(wanted.group))
-        pump = Pump(self._engine, view, wanted, credit, deliver, durable=membership.durable)
+        pump = Pump(self._engine, view, wanted, credit, deliver, durable=membership.durable, counted=self._counted)
         membership.assigned = pump.assign
         try:
             membership.join()

@@ -11,23 +11,29 @@ from levada.broker.delivery.deliveries import Batches, Delivery, Records
 from levada.broker.delivery.place import Place
 from levada.broker.delivery.reading import size_of
 from levada.broker.delivery.wanted import Wanted
-from levada.engine.port import Isolation, Slice
+from levada.engine.port import At, Isolation, Slice
 from levada.errors import CorruptBatch
 from levada.records.read import Record, read_all
 
 #: A read is no smaller, whatever the room: batches are seldom smaller either.
 _READ_BYTES_MIN: Final = 16 * 1024
 
+#: Told of what goes out: partition, records, bytes as they are stored.
+Counted = Callable[[At, int, int], None]
+
 
 class Parcels:
     """Makes them for one consumer. Half of its `bytes_max` is for what is read in turn, half for what was waited for."""
 
-    def __init__(self, wanted: Wanted, credit: Credit, deliver: Callable[[Delivery], Awaitable[None]]) -> None:
+    def __init__(
+        self, wanted: Wanted, credit: Credit, deliver: Callable[[Delivery], Awaitable[None]], counted: Counted
+    ) -> None:
         self._raw = wanted.raw
         self._committed = wanted.isolation == Isolation.READ_COMMITTED
         self._bytes_max = max(1, wanted.bytes_max // 2)
         self._credit = credit
         self._deliver = deliver
+        self._counted = counted
         #: Of a record, as far as was seen: so that no more is read than there is room for.
         self._record_bytes: float | None = None
         #: What was delivered counts as granted.
@@ -52,6 +58,7 @@ class Parcels:
         if part.count:
             self._record_bytes = len(part.data) / part.count
         self._credit.take(part.count)
+        self._counted(place.at, part.count, len(part.data))
         end = found.bounds.stable_end if self._committed else found.bounds.end
         if self._raw:
             await self._send_batches(place, found, part, end)
@@ -67,9 +74,7 @@ class Parcels:
 
     async def _send_records(self, place: Place, found: Slice, part: Cut, end: int) -> None:
         turn, left = place.turn, part.count
-        records = read_all(
-            part.data, from_offset=place.offset, aborted=found.aborted, committed_only=self._committed
-        )
+        records = read_all(part.data, from_offset=place.offset, aborted=found.aborted, committed_only=self._committed)
         try:
             for chunk, is_last in _chunks(records, self._bytes_max):
                 place.offset = part.to_offset if is_last else chunk[-1].offset + 1
