@@ -20,8 +20,8 @@ from levada.v1 import stream_pb2 as pb
 DOMAIN: Final = "levada"
 #: The trailer in which every gRPC library looks for a google.rpc.Status.
 DETAILS: Final = "grpc-status-details-bin"
-#: A status travels in a header, of which there may be 8 KiB in all, and holds the message twice.
-_MESSAGE_LENGTH_MAX: Final = 1500
+#: A status travels in headers, of which there may be 8 KiB in all: the message twice, once with up to three bytes for each.
+_MESSAGE_BYTES_MAX: Final = 1200
 
 STATUS: Final[Mapping[type[e.LevadaError], StatusCode]] = {
     e.LevadaError: StatusCode.UNKNOWN,
@@ -112,7 +112,10 @@ def status_of(error: BaseException) -> StatusCode:
 def message_of(error: BaseException) -> str:
     """What a client is told. A bug's own words stay in the log."""
     message = str(error) if isinstance(error, e.LevadaError) else "the broker failed; its log says more"
-    return message if len(message) <= _MESSAGE_LENGTH_MAX else message[: _MESSAGE_LENGTH_MAX - 1] + "…"
+    encoded = message.encode(errors="replace")
+    if len(encoded) <= _MESSAGE_BYTES_MAX:
+        return message
+    return encoded[:_MESSAGE_BYTES_MAX].decode(errors="ignore") + "…"
 
 
 def reason_of(error: BaseException) -> str:
