@@ -17,9 +17,11 @@ from levada.broker.groups.member import Member
 from levada.broker.groups.rebalance import Rebalancer
 from levada.broker.groups.snapshot import is_unassigned, restore
 from levada.broker.groups.state import State
+from levada.broker.groups.subscription import OWN_PROTOCOLS
 from levada.broker.groups.timers import Timers
 from levada.engine.embedded.group_snapshot import GroupSnapshot
 from levada.errors import (
+    GroupKindMismatch,
     IllegalGeneration,
     InconsistentProtocol,
     InvalidSessionTimeout,
@@ -53,11 +55,21 @@ class GroupCoordinator(Directory):
     def config(self) -> GroupConfig:
         return self._rebalancer.config
 
+    @config.setter
+    def config(self, config: GroupConfig) -> None:
+        """Holds for whoever joins from now on."""
+        self._rebalancer.config = config
+
     # -- life ----------------------------------------------------------------------------------------------------
 
     def load(self, snapshots: Iterable[GroupSnapshot], now_ms: int) -> None:
-        """Go on where the groups were. Each member has one session timeout to give a sign of life."""
+        """Go on where the groups were. Each member has one session timeout to give a sign of life.
+
+        Groups of other kinds, by the protocol types of Levada's own, are passed over.
+        """
         for kept in snapshots:
+            if kept.protocol_type is not None and kept.protocol_type.startswith(OWN_PROTOCOLS):
+                continue
             group = restore(kept)
             self._groups[group.id] = group
             for member in group.members.values():
@@ -162,6 +174,8 @@ class GroupCoordinator(Directory):
         """
         self._check_open()
         group = self._groups.get(group_id)
+        if group is None and self.neighbour.has_members(group_id):
+            raise UnknownMember(f"group {group_id} has native members; only they may commit")
         if group is None or group.state is State.EMPTY:
             if generation >= 0:
                 self._refuse_commit(group_id, member_id, generation, transactional)
@@ -191,9 +205,12 @@ class GroupCoordinator(Directory):
         """The group; a new one for a new member. A member that knows its id knows a group that must be there."""
         group = self._groups.get(request.group_id)
         if group is None:
+            if self.neighbour.holds(request.group_id):
+                raise GroupKindMismatch(f"group {request.group_id} is a native group: Kafka's clients cannot join it")
             if request.member_id:
                 raise UnknownMember(f"there is no group {request.group_id}")
             group = self._groups[request.group_id] = Group(request.group_id, now_ms)
+            group.generation = self.neighbour.give_up(request.group_id, now_ms)
         return group
 
     def _group_with_members(self, group_id: str) -> Group:
@@ -228,7 +245,7 @@ class GroupCoordinator(Directory):
         return Left(who.member_id, who.instance_id)
 
     def _refuse_commit(self, group_id: str, member_id: str, generation: int, transactional: bool) -> None:
-        if self.kind(group_id) is not None:
+        if self.kind(group_id) is not None or self.neighbour.knows(group_id):
             raise UnknownMember(f"group {group_id} is empty; it has no member {member_id!r}")
         if transactional:
             raise IllegalGeneration(f"there is no group {group_id}, so no generation {generation} of it")

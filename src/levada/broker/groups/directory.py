@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from levada.broker.groups.calls import Described, DescribedMember, Listed
 from levada.broker.groups.group import Group
 from levada.broker.groups.member import Member
+from levada.broker.groups.neighbour import Neighbour, NoNeighbour
 from levada.broker.groups.rebalance import Rebalancer
 from levada.broker.groups.state import Kind, State
 from levada.broker.groups.subscription import CONSUMER
@@ -17,21 +18,25 @@ class Directory:
     """Group id → group.
 
     `kept` names all groups that something is kept of. Those that hold offsets exist, as empty ones, even where no
-    member ever came. A group that never had a generation and holds no offsets does not exist.
+    member ever came. A group that never had a generation and holds no offsets does not exist. Groups of other kinds are
+    the neighbour's; administrators are shown both.
     """
 
     def __init__(self, rebalancer: Rebalancer, kept: Callable[[], Collection[str]]) -> None:
         self._rebalancer = rebalancer
         self._rebalancer.on_deserted = self._forget_if_blank
         self._kept = kept
+        self.neighbour: Neighbour = NoNeighbour()
         self._groups: dict[str, Group] = {}
         self._is_closed = False
 
     def kind(self, group_id: str) -> Kind | None:
-        """Which protocol rules this group id; None while it is free."""
+        """Which protocol rules this group id; None while it is free, or the neighbour's."""
         group = self._groups.get(group_id)
         if group is not None:
             return group.kind
+        if self.neighbour.knows(group_id):
+            return None
         return Kind.CLASSIC if group_id in self._kept() else None
 
     def list(self, states: Collection[str] = (), kinds: Collection[str] = ()) -> list[Listed]:
@@ -39,8 +44,10 @@ class Directory:
         wanted_states = {state.strip().lower() for state in states}
         wanted_kinds = {kind.strip().lower() for kind in kinds}
         listed = [Listed(g.id, g.protocol_type or "", g.state, g.kind) for g in self._groups.values()]
+        listed += self.neighbour.list()
+        known = {group.group_id for group in listed}
         listed += [
-            Listed(group_id, "", State.EMPTY, Kind.CLASSIC) for group_id in self._kept() if group_id not in self._groups
+            Listed(group_id, "", State.EMPTY, Kind.CLASSIC) for group_id in self._kept() if group_id not in known
         ]
         return [
             group
@@ -53,6 +60,8 @@ class Directory:
         """UnknownGroup when there is none."""
         self._check_open()
         group = self._groups.get(group_id)
+        if group is None and self.neighbour.knows(group_id):
+            return self.neighbour.describe(group_id)
         if group is None:
             self._check_exists(group_id)
             return Described(group_id, Kind.CLASSIC, State.EMPTY, 0, "", "", ())
@@ -71,6 +80,8 @@ class Directory:
         """Forget the group and return a receipt; its offsets are the caller's to delete. GroupNotEmpty, UnknownGroup."""
         self._check_open()
         group = self._groups.get(group_id)
+        if group is None and self.neighbour.knows(group_id):
+            return self.neighbour.delete(group_id, now_ms)
         if group is None:
             self._check_exists(group_id)
             return -1
@@ -86,14 +97,33 @@ class Directory:
         self._check(group_id)
         group = self._groups.get(group_id)
         if group is None:
-            self._check_exists(group_id)
+            if not self.neighbour.knows(group_id):
+                self._check_exists(group_id)
         elif group.state is not State.EMPTY and group.protocol_type != CONSUMER:
             raise GroupNotEmpty(f"group {group_id} has members and is not a consumer group")
 
     def is_subscribed(self, group_id: str, topic: str) -> bool:
         """Whether members of the group read this topic, as far as is known; when in doubt, they do."""
         group = self._groups.get(group_id)
-        return group is not None and bool(group.members) and group.is_subscribed(topic)
+        if group is None:
+            return self.neighbour.is_subscribed(group_id, topic)
+        return bool(group.members) and group.is_subscribed(topic)
+
+    # -- groups of other kinds -----------------------------------------------------------------------------------
+
+    def holds(self, group_id: str) -> bool:
+        """Whether the id cannot be had by another kind of group: members are there, or about to be."""
+        group = self._groups.get(group_id)
+        return group is not None and (group.state is not State.EMPTY or bool(group.pending))
+
+    def give_up(self, group_id: str, now_ms: int) -> int:
+        """Leave a group id that is not held to another kind; return the last generation. Offsets stay."""
+        assert not self.holds(group_id)
+        group = self._groups.pop(group_id, None)
+        if group is None:
+            return 0
+        self._rebalancer.bury(group, now_ms)
+        return group.generation
 
     # -- offsets that expire -------------------------------------------------------------------------------------
 

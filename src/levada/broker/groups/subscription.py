@@ -11,6 +11,8 @@ from typing import Final
 
 #: The protocol type of Kafka's consumers; other types (connect …) mean something else by the same bytes.
 CONSUMER: Final = "consumer"
+#: The protocol types of groups that do not speak Kafka's protocol begin with this.
+OWN_PROTOCOLS: Final = "levada-"
 
 
 def topics_of(metadata: bytes) -> frozenset[str] | None:

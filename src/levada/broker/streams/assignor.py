@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 from levada.engine.port import At
 
@@ -106,7 +107,7 @@ def _even_out(shares: Mapping[str, Share], readers: Readers) -> bool:
             return False
         way = _way_down(giver, shares, readers)
         if way:
-            for member, taker in zip(way, way[1:], strict=False):
+            for member, taker in pairwise(way):
                 _hand_on(shares[member], shares[taker], taker, readers)
             return True
     return False
