@@ -9,9 +9,7 @@ from levada.v1 import cluster_pb2 as pb
 
 
 async def join(native: Native, request: pb.JoinRequest, call: Call) -> pb.JoinResponse:
-    nodes = await native.cluster.join(
-        request.id, request.address, kafka=request.kafka, timeout_ms=request.timeout_ms
-    )
+    nodes = await native.cluster.join(request.id, request.address, kafka=request.kafka, timeout_ms=request.timeout_ms)
     return pb.JoinResponse(nodes=[node_message(native, node) for node in nodes])
 
 

@@ -56,9 +56,7 @@ async def publish_stream(native: Native, call: Call) -> None:
         raise ShuttingDown
 
 
-async def _read(
-    native: Native, call: Call, put: Callable[[_Begun | None], None], room: asyncio.Semaphore
-) -> None:
+async def _read(native: Native, call: Call, put: Callable[[_Begun | None], None], room: asyncio.Semaphore) -> None:
     """Begin one request after the other, until the client has sent its last or the broker closes."""
     try:
         while True:
@@ -111,5 +109,7 @@ def _position(position: Position) -> pb.Position:
         partition=partition,
         offset=offset,
         duplicate=duplicate,
-        duplicates=[pb.Duplicate(index=each.index, partition=each.partition, offset=each.offset) for each in duplicates],
+        duplicates=[
+            pb.Duplicate(index=each.index, partition=each.partition, offset=each.offset) for each in duplicates
+        ],
     )
