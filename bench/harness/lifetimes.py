@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import statistics
 import time
 from pathlib import Path
@@ -67,7 +68,10 @@ def restart(kind: Kind, rows: Rows, where: Path | None, *, gigabytes: float) -> 
 
 
 def growth(kind: Kind, rows: Rows, where: Path | None, *, gigabytes: list[float]) -> None:
-    """Cost per record as the log grows: half a gigabyte is produced and read back at each size."""
+    """Cost per record as the log grows: half a gigabyte is produced at each size, once the disk has caught up.
+
+    Without that wait the kernel makes writers work off its backlog of dirty pages, whatever the size of the log.
+    """
     partitions, step = 4, 500_000
     with running(kind, "os", where) as broker:
         load.create(broker.bootstrap, "growing", partitions)
@@ -78,6 +82,7 @@ def growth(kind: Kind, rows: Rows, where: Path | None, *, gigabytes: list[float]
             if missing > 0:
                 load.librdkafka_produce(broker.bootstrap, "growing", partitions, missing // 10_000 * 10_000, 1000)
                 written += missing // 10_000 * 10_000
+            os.sync()
             before = cpu_seconds(broker)
             speed = load.librdkafka_produce(broker.bootstrap, "growing", partitions, step, 1000)
             used = (cpu_seconds(broker) - before) / (step / 1e6)

@@ -117,7 +117,9 @@ def markdown(comparison: Comparison, rows: Sequence[Row]) -> str:
     for row in rows:
         values = [number(row.value(kind)) for kind in comparison.columns]
         lines.append(
-            _line([f"{row.section}: {row.name}", row.durability, row.unit, *values, ratio(row), row.goal(), verdict(row)])
+            _line(
+                [f"{row.section}: {row.name}", row.durability, row.unit, *values, ratio(row), row.goal(), verdict(row)]
+            )
         )
     return "\n".join(lines)
 

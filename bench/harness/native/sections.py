@@ -74,9 +74,7 @@ def throughput(run: Run) -> None:
     count = run.amount(os=1_000_000, fsync=200_000, quick=20_000)
     warm = count // 10
     run.do("create", "throughput")
-    found, cpu = run.cpu_per_million(
-        count + warm, lambda: run.do("batched", "throughput", warm=warm, count=count)
-    )
+    found, cpu = run.cpu_per_million(count + warm, lambda: run.do("batched", "throughput", warm=warm, count=count))
     run.add("publish", "a hundred at a time", "messages/s", found["per_second"], more=True, target=1.2)
     run.add("publish", "a hundred at a time: server CPU", "s/M messages", cpu)
     found, cpu = run.cpu_per_million(count + warm, lambda: run.do("consume", "throughput", count=count + warm))
@@ -106,7 +104,11 @@ def delivery(run: Run) -> None:
     for quantile in ("p50", "p99"):
         limit = 5.0 if quantile == "p99" else None
         run.add(
-            "delivery", f"{DELIVERY_RATE} a second, publish → delivered, {quantile}", "ms", found[f"{quantile}_ms"], limit=limit
+            "delivery",
+            f"{DELIVERY_RATE} a second, publish → delivered, {quantile}",
+            "ms",
+            found[f"{quantile}_ms"],
+            limit=limit,
         )
 
 

@@ -143,7 +143,9 @@ def redis(home: Path, durability: Durability) -> Process:
         "appendonly": "yes",
         "appendfsync": {"os": "everysec", "fsync": "always"}[durability],
     }
-    return Process([program("redis"), *(word for name in settings for word in (f"--{name}", settings[name]))], home, port)
+    return Process(
+        [program("redis"), *(word for name in settings for word in (f"--{name}", settings[name]))], home, port
+    )
 
 
 def nats(home: Path, durability: Durability) -> Process:

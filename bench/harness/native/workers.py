@@ -61,7 +61,9 @@ class Worker:
 
 
 @contextlib.contextmanager
-def worker(server: Server, kind: Kind, task: str, stream: str, *, timeout_s: float = 300, **amounts: Any) -> Iterator[Worker]:
+def worker(
+    server: Server, kind: Kind, task: str, stream: str, *, timeout_s: float = 300, **amounts: Any
+) -> Iterator[Worker]:
     """A client at work in the background."""
     order = {"kind": kind, "address": server.address, "task": task, "stream": stream, **amounts}
     with tempfile.TemporaryFile() as errors:
