@@ -7,14 +7,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from levada.errors import InvalidConfig
+from levada.errors import InvalidConfig, nearest
 
 KiB: Final = 1024
 MiB: Final = 1024 * KiB
@@ -441,10 +440,9 @@ class TopicConfig:
     enqueue_timeout_ms: int = 5 * SECOND_MS
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest_or_all(name: str, known: Iterable[str]) -> str:
     """ "; did you mean …?" where something like it exists, else all there are."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(sorted(known))}"
+    return nearest(name, known) or f"; known are {', '.join(sorted(known))}"
 
 
 def check_topic_settings(settings: Mapping[str, str]) -> None:
@@ -452,7 +450,7 @@ def check_topic_settings(settings: Mapping[str, str]) -> None:
     for name, value in settings.items():
         setting = TOPIC_SETTINGS.get(name)
         if setting is None:
-            raise InvalidConfig(f"unknown topic setting {name!r}{_nearest(name, TOPIC_SETTINGS)}")
+            raise InvalidConfig(f"unknown topic setting {name!r}{nearest_or_all(name, TOPIC_SETTINGS)}")
         setting.validate(value)
 
 
@@ -544,7 +542,7 @@ class BrokerConfig:
         for name, value in self.settings.items():
             setting = BROKER_SETTINGS.get(name)
             if setting is None:
-                raise InvalidConfig(f"unknown broker setting {name!r}{_nearest(name, BROKER_SETTINGS)}")
+                raise InvalidConfig(f"unknown broker setting {name!r}{nearest_or_all(name, BROKER_SETTINGS)}")
             if setting.read_only:
                 raise InvalidConfig(f"{name} cannot be set: it is {setting.doc}")
             setting.validate(value)
@@ -574,6 +572,11 @@ _COARSE: Final[Mapping[str, tuple[str, int]]] = {
 }
 
 
+def coarse_names() -> Mapping[str, str]:
+    """Kafka's coarser spellings → the broker-wide name that says the same in milliseconds."""
+    return {name: TOPIC_SETTINGS[fine].synonym or fine for name, (fine, _) in _COARSE.items()}
+
+
 def broker_names() -> set[str]:
     """Every name that stands for something broker-wide."""
     return {*BROKER_SETTINGS, *topic_names_by_synonym(), *_COARSE}
@@ -595,7 +598,9 @@ def split_settings(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, 
         else:
             short = topic_names_by_synonym().get(name, name)
             if short not in TOPIC_SETTINGS:
-                raise InvalidConfig(f"unknown setting {name!r}{_nearest(name, {*broker_names(), *TOPIC_SETTINGS})}")
+                raise InvalidConfig(
+                    f"unknown setting {name!r}{nearest_or_all(name, {*broker_names(), *TOPIC_SETTINGS})}"
+                )
             topic[short] = value
     return broker, topic
 

@@ -23,7 +23,7 @@ The core raises meanings. Each front owns a table from meaning to its own code, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
 class LevadaError(Exception):
@@ -360,6 +360,14 @@ class BrokerRefused(ClientError):
         self.code = code
         #: Kafka's name of the code.
         self.name = name
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """For the end of a sentence about an unknown name: "; did you mean …?" where there is something like it."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def all_errors(root: type[LevadaError] = LevadaError) -> Iterator[type[LevadaError]]:

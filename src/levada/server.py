@@ -38,11 +38,15 @@ class Server:
         """Open the data and accept connections. What fails here leaves nothing open."""
         self._engine = engine = await EmbeddedEngine.open(self.config.data, self.config)
         try:
-            self._groups = groups = _groups(engine, self.config)
+            self._groups = groups = _groups(engine)
             node = Node(self.config, engine, groups, self.config.node_id)
-            sweep_ms = self.config.number("offsets.retention.check.interval.ms")
-            self._timer = GroupTimer(groups, engine.offset_store, sweep_ms=sweep_ms)
-            self._timer.start()
+            self._timer = timer = GroupTimer(
+                groups,
+                engine.offset_store,
+                sweep_ms=lambda: engine.settings.number("offsets.retention.check.interval.ms"),
+            )
+            timer.start()
+            engine.settings.watch(timer.replan)
             self._listener = Listener(node)
             await self._listener.start()
         except BaseException:
@@ -77,11 +81,16 @@ class Server:
             await engine.close()
 
 
-def _groups(engine: EmbeddedEngine, config: BrokerConfig) -> GroupCoordinator:
-    store = engine.offset_store
-    groups = GroupCoordinator(GroupConfig.of(config), store.save_group, store.forget_group, store.groups)
+def _groups(engine: EmbeddedEngine) -> GroupCoordinator:
+    store, settings = engine.offset_store, engine.settings
+    groups = GroupCoordinator(GroupConfig.of(settings), store.save_group, store.forget_group, store.groups)
     groups.load(store.group_snapshots(), now_ms())
     engine.reads_topic = groups.may_read
+
+    def settings_changed() -> None:
+        groups.config = GroupConfig.of(settings)
+
+    settings.watch(settings_changed)
     return groups
 
 

@@ -215,7 +215,7 @@ def test_an_error_is_json_where_json_was_asked_for(levada: Levada) -> None:
 
 def test_an_unknown_topic_suggests_the_nearest(levada: Levada) -> None:
     levada("topic", "create", "invoices")
-    assert "did you mean 'invoices'?" in levada("topic", "describe", "invoice", code=4).stderr
+    assert "did you mean invoices?" in levada("topic", "describe", "invoice", code=4).stderr
 
 
 def test_every_command_has_help_with_an_example(levada: Levada) -> None:

@@ -23,7 +23,9 @@ class Front:
     async def __aenter__(self) -> Front:
         self.engine = engine = await EmbeddedEngine.open(self.config.data, self.config)
         store = engine.offset_store
-        self.groups = GroupCoordinator(GroupConfig.of(self.config), store.save_group, store.forget_group, store.groups)
+        self.groups = GroupCoordinator(
+            GroupConfig.of(engine.settings), store.save_group, store.forget_group, store.groups
+        )
         self.groups.load(store.group_snapshots(), now_ms())
         self.timer = GroupTimer(self.groups, store)
         self.timer.start()

@@ -26,9 +26,10 @@ async def running(
     now_ms: Callable[[], int] = wall_clock_ms,
     settings: dict[str, str] | None = None,
     topic: dict[str, str] | None = None,
+    node_id: int = 1,
 ) -> AsyncIterator[EmbeddedEngine]:
     """An engine that is closed at the end. `settings` and `topic` are the broker's."""
-    config = BrokerConfig(data=data, settings=settings or {}, topic=topic or {})
+    config = BrokerConfig(data=data, settings=settings or {}, topic=topic or {}, node_id=node_id)
     engine = await EmbeddedEngine.open(data, config, now_ms=now_ms, disk=disk)
     try:
         yield engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from levada.records.build import build
 from levada.wire.apis import ApiKey
@@ -28,7 +28,7 @@ class Wire:
         self.correlation = 0
         self.topic_ids: dict[str, Any] = {}
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:

@@ -10,8 +10,8 @@ import typer
 
 from levada.cli.output import print_json, print_table
 from levada.cli.places import resolve
-from levada.cli.session import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, find_topic, nearest, session
-from levada.errors import GroupNotEmpty, UnknownGroup
+from levada.cli.session import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, find_topic, session
+from levada.errors import GroupNotEmpty, UnknownGroup, nearest
 from levada.wire.answers import LATEST, GroupInfo, TopicPartition
 from levada.wire.blocking import BlockingClient
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from levada.errors import InvalidConfig, UnknownTopic, Unreachable
+from levada.errors import InvalidConfig, UnknownTopic, Unreachable, nearest
 from levada.wire.answers import TopicInfo
 from levada.wire.blocking import BlockingClient
 
@@ -44,9 +43,3 @@ def find_topic(client: BlockingClient, name: str) -> TopicInfo:
     if found is None:
         raise UnknownTopic(f"there is no topic {name!r}{nearest(name, topics)}; `levada topic create {name}` makes it")
     return found
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """ "; did you mean …?" where something like it exists."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""

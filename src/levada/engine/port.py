@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
+from levada.log.results import Aborted as Aborted
+from levada.log.results import Appended as Appended
+from levada.log.results import Found as Found
+
 
 class At(NamedTuple):
     """One partition of one topic."""
@@ -37,26 +41,6 @@ class Isolation(enum.IntEnum):
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
-
-
-class Appended(NamedTuple):
-    """Where an append landed. A repeat of a producer's batch has the first one's offset and `duplicate`."""
-
-    base_offset: int
-    last_offset: int
-    #: The broker's time where the topic stamps it (LogAppendTime), else −1.
-    timestamp_ms: int = -1
-    start_offset: int = 0
-    duplicate: bool = False
-    #: True once the batch is as durable as the topic's policy says.
-    durable: bool = False
-
-
-class Aborted(NamedTuple):
-    """An aborted transaction in what was read: skip this producer's records from `first_offset` to its abort marker."""
-
-    producer_id: int
-    first_offset: int
 
 
 class Bounds(NamedTuple):
@@ -84,32 +68,33 @@ class Committed(NamedTuple):
     commit_ms: int = -1
 
 
-class Found(NamedTuple):
-    """The first record at or after a timestamp."""
-
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int = -1
+#: The nodes that are to hold each partition of a topic, its leader first.
+Placement = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """A topic to be made."""
+    """A topic to be made. There are never more copies than nodes."""
 
     name: str
     partitions: int
     settings: Mapping[str, str] = field(default_factory=dict)
+    replication_factor: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
-    """A topic that exists. `settings` holds what was set on the topic itself, not the defaults."""
+    """A topic that exists. `settings` holds what was set on the topic itself, not the defaults.
+
+    `placement` is empty for a topic that was made without a plan.
+    """
 
     name: str
     id: UUID
     partitions: int
     settings: Mapping[str, str]
     internal: bool = False
+    placement: Placement = ()
 
 
 class TopicView(Protocol):
@@ -151,7 +136,7 @@ class Engine(Protocol):
     async def topics(self) -> TopicView: ...
 
     async def create(self, spec: TopicSpec) -> TopicInfo:
-        """Durable when it returns. TopicExists, InvalidTopicName, InvalidPartitions, InvalidConfig."""
+        """Durable when it returns. TopicExists, InvalidTopicName, InvalidPartitions, InvalidReplicationFactor, InvalidConfig."""
         ...
 
     async def expand(self, name: str, partitions: int) -> TopicInfo:

@@ -133,6 +133,10 @@ class Log:
         """The lowest first offset of an open transaction."""
         return self.producers.first_undecided_offset
 
+    def forget_producers_after(self, idle_ms: int) -> None:
+        """From now on."""
+        self.producers.expiration_ms = self._store.snapshots.producer_expiration_ms = idle_ms
+
     # Writing
 
     def append(self, batch: Batch, *, leader_epoch: int, now_ms: int, sequences: bool = True) -> Appended:

@@ -1,4 +1,4 @@
-"""What the log answers with. The engine port has types of the same names and order; the log stands below it."""
+"""What the log answers with. Appended, Aborted and Found are the engine port's too."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ class Appended(NamedTuple):
     timestamp_ms: int = -1
     start_offset: int = 0
     duplicate: bool = False
+    #: True once the batch is as durable as the topic's policy says; the log itself only writes.
+    durable: bool = False
 
 
 class Aborted(NamedTuple):
@@ -24,7 +26,7 @@ class Aborted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A record found by its timestamp."""
+    """The first record at or after a timestamp."""
 
     offset: int
     timestamp_ms: int

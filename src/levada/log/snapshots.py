@@ -37,7 +37,7 @@ class Snapshots:
 
     def __init__(self, disk: Disk, path: str, offsets: Sequence[int], producer_expiration_ms: int) -> None:
         self.offsets = list(offsets)
-        self._producer_expiration_ms = producer_expiration_ms
+        self.producer_expiration_ms = producer_expiration_ms
         self._disk = disk
         self._path = path
 
@@ -55,7 +55,7 @@ class Snapshots:
 
     def producers_at(self, offset: int, segments: Sequence[Segment], now_ms: int) -> Producers:
         """Producers as they were at this offset. BrokenSegment."""
-        producers = Producers(expiration_ms=self._producer_expiration_ms)
+        producers = Producers(expiration_ms=self.producer_expiration_ms)
         start = self._load_latest(producers, offset, now_ms)
         for batch in batches_between(segments, start, offset):
             producers.applied(batch, now_ms)

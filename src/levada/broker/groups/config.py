@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from levada.config import INT32_MAX, MINUTE_MS, SECOND_MS, BrokerConfig
+from levada.config import INT32_MAX, MINUTE_MS, SECOND_MS
+from levada.engine.settings import LiveSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +22,10 @@ class GroupConfig:
     new_member_join_ms: int = 5 * MINUTE_MS
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> GroupConfig:
+    def of(cls, settings: LiveSettings) -> GroupConfig:
         return cls(
-            session_ms_min=config.number("group.min.session.timeout.ms"),
-            session_ms_max=config.number("group.max.session.timeout.ms"),
-            size_max=config.number("group.max.size"),
-            initial_delay_ms=config.number("group.initial.rebalance.delay.ms"),
+            session_ms_min=settings.number("group.min.session.timeout.ms"),
+            session_ms_max=settings.number("group.max.session.timeout.ms"),
+            size_max=settings.number("group.max.size"),
+            initial_delay_ms=settings.number("group.initial.rebalance.delay.ms"),
         )

@@ -21,6 +21,7 @@ import structlog
 
 from levada.config import BrokerConfig, TopicConfig
 from levada.engine.embedded import reader
+from levada.engine.embedded.broker_settings import BrokerSettings
 from levada.engine.embedded.datadir import DataDir, DirectoryLock, raise_file_limit
 from levada.engine.embedded.housekeeping import Housekeeping
 from levada.engine.embedded.journal import Journal, PartitionJournal
@@ -53,6 +54,7 @@ from levada.engine.port import (
     TopicView,
     Write,
 )
+from levada.engine.settings import Level, LiveSettings
 from levada.errors import UnknownTopicId
 from levada.log.disk import Disk
 
@@ -80,7 +82,9 @@ class EmbeddedEngine(Engine):
         self._lock = lock
         self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="levada-work")
         self._changes: set[asyncio.Task[Any]] = set()
-        self._configs = Configs(config.topic)
+        #: What holds now; `config` is what the broker was started with.
+        self.settings = LiveSettings(config)
+        self._configs = Configs(lambda: self.settings.topic_defaults)
         self._registry = Registry(registry_topic(data.cluster_id))
         self._syncer = Syncer()
         self._partitions = Partitions(
@@ -90,7 +94,7 @@ class EmbeddedEngine(Engine):
             syncer=self._syncer,
             workers=self.in_thread,
             now_ms=now_ms,
-            producer_expiration_ms=config.number("producer.id.expiration.ms"),
+            producer_expiration_ms=lambda: self.settings.number("producer.id.expiration.ms"),
             opened=lambda partition: self.transactions.opened(partition),
             rolled=lambda: self._housekeeping.checkpoint_soon(),
         )
@@ -98,6 +102,7 @@ class EmbeddedEngine(Engine):
             lambda: (self._partitions.get(TOPICS, 0), 0), exists=lambda: True, now_ms=now_ms
         )
         self._topics = Topics(self._registry, self._registry_journal, self._partitions, self._configs, now_ms=now_ms)
+        self._broker_settings = BrokerSettings(self.settings, self._registry_journal, config.node_id)
         self.offset_store = OffsetStore(self.internal(CONSUMER_OFFSETS), now_ms)
         self._producer_ids = ProducerIds(data.first_producer_ids, data.reserve_producer_ids, self._threads.submit)
         self.transactions = Transactions(
@@ -106,7 +111,7 @@ class EmbeddedEngine(Engine):
             self.offset_store,
             self._producer_ids.next,
             now_ms,
-            TransactionLimits.of(config),
+            TransactionLimits.of(self.settings),
             coordinator_epoch=data.broker_epoch,
         )
         self._owners = Owners(self.transactions, self._at)
@@ -131,7 +136,7 @@ class EmbeddedEngine(Engine):
             now_ms=now_ms,
         )
         self._housekeeping = Housekeeping(
-            config,
+            self.settings,
             upkeep=self._upkeep,
             partitions=self._partitions,
             offsets=self.offset_store,
@@ -139,6 +144,7 @@ class EmbeddedEngine(Engine):
             reads_topic=lambda group, topic: self.reads_topic(group, topic),
             now_ms=now_ms,
         )
+        self.settings.watch(self._settings_changed)
 
     @classmethod
     async def open(
@@ -171,6 +177,7 @@ class EmbeddedEngine(Engine):
 
     async def _start(self) -> None:
         self._topics.load()
+        self._broker_settings.load(self._registry.others)
         await self.in_thread(self._partitions.remove_deleted)
         if not self._data.was_clean:
             _log.info("the last stop was not clean: all partitions are checked", epoch=self.broker_epoch)
@@ -188,6 +195,12 @@ class EmbeddedEngine(Engine):
         await self._partitions.recover_rest()
         if self._data.was_clean:
             self._scrubbing = asyncio.create_task(self._scrubber.run(), name="levada-scrubber")
+
+    def _settings_changed(self) -> None:
+        self._configs.defaults_changed()
+        self._partitions.settings_changed()
+        self.transactions.limits = TransactionLimits.of(self.settings)
+        self._housekeeping.replan()
 
     def _floor(self, at: At) -> int | None:
         floors = (floor(at) for floor in self.retention_floors)
@@ -292,17 +305,21 @@ class EmbeddedEngine(Engine):
     async def delete(self, name: str) -> None:
         await self._to_the_end(self._topics.delete(name))
 
+    async def alter_broker(self, level: Level, changes: Mapping[str, str | None]) -> None:
+        """Set, or with None unset, broker-wide settings. Durable and in effect when it returns; all or none. InvalidConfig."""
+        await self._to_the_end(self._broker_settings.alter(level, changes))
+
     # Records
 
     async def append(self, at: At, batch: bytes | bytearray | memoryview, acks: Acks = Acks.ALL) -> Appended:
         partition = self._partitions.get(*at)
         appended = partition.append(whole_batch(batch))
         if acks == Acks.NONE:
-            return Appended(*appended)
+            return appended
         waiting = partition.when_durable(appended.last_offset + 1)
         if waiting is not None:
             await waiting
-        return Appended(*appended, durable=True)
+        return appended._replace(durable=True)
 
     async def read(
         self,
@@ -318,8 +335,7 @@ class EmbeddedEngine(Engine):
         return self._partitions.get(*at).bounds
 
     async def offset_at(self, at: At, timestamp_ms: int) -> Found | None:
-        found = await self._partitions.get(*at).offset_at(timestamp_ms)
-        return None if found is None else Found(*found)
+        return await self._partitions.get(*at).offset_at(timestamp_ms)
 
     async def trim(self, at: At, before: int) -> int:
         return await self._partitions.get(*at).trim(before)

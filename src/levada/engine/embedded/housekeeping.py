@@ -12,11 +12,12 @@ from typing import Final
 
 import structlog
 
-from levada.config import MINUTE_MS, SECOND_MS, BrokerConfig
+from levada.config import MINUTE_MS, SECOND_MS
 from levada.engine.embedded.offsets import OffsetStore
 from levada.engine.embedded.partitions import Partitions
 from levada.engine.embedded.transactions import Transactions
 from levada.engine.embedded.upkeep import Upkeep
+from levada.engine.settings import LiveSettings
 
 #: Between a wish to hurry and the job: whatever else is wished for meanwhile is served by the same run.
 HURRY_S: Final = 1.0
@@ -28,8 +29,7 @@ _log = structlog.get_logger("levada.housekeeping")
 
 
 class Job:
-    """Something that is done every so often, and sooner when `hurry` is called. The pause is asked for each time, because
-    settings change."""
+    """Something that is done every so often, and sooner when `hurry` is called. `replan` when the pause is another."""
 
     def __init__(self, name: str, pause_ms: Callable[[], int], run: Callable[[], Awaitable[None]]) -> None:
         self.name = name
@@ -44,6 +44,10 @@ class Job:
         if not self._hurrying:
             self._hurrying = True
             self._wake.set()
+
+    def replan(self) -> None:
+        """The pause may be another: it counts from when it began."""
+        self._wake.set()
 
     def stop(self) -> None:
         self._stopping = True
@@ -61,15 +65,19 @@ class Job:
                 _log.error("job failed", job=self.name, reason=str(error), kind=type(error).__name__)
 
     async def _pause(self) -> None:
-        if await self._woken_within(self._pause_ms() / 1000) and not self._stopping:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while not self._stopping and await self._woken_before(began + self._pause_ms() / 1000):
             self._wake.clear()
-            await self._woken_within(HURRY_S)  # by `stop` alone
+            if self._hurrying and not self._stopping:
+                await self._woken_before(clock() + HURRY_S)
+                break
         self._hurrying = False
         self._wake.clear()
 
-    async def _woken_within(self, seconds: float) -> bool:
+    async def _woken_before(self, when: float) -> bool:
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(when):
                 return await self._wake.wait()
         except TimeoutError:
             return False
@@ -90,6 +98,11 @@ class Timetable:
     def start(self) -> None:
         self._tasks = [asyncio.create_task(job.repeat(), name=f"levada-{job.name}") for job in self._jobs]
 
+    def replan(self) -> None:
+        """The pauses may be others."""
+        for job in self._jobs:
+            job.replan()
+
     async def stop(self) -> None:
         """Start no more jobs, and wait for those that run."""
         for job in self._jobs:
@@ -102,7 +115,7 @@ class Housekeeping:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        settings: LiveSettings,
         *,
         upkeep: Upkeep,
         partitions: Partitions,
@@ -111,7 +124,7 @@ class Housekeeping:
         reads_topic: Callable[[str, str], bool],
         now_ms: Callable[[], int],
     ) -> None:
-        self._config = config
+        self._settings = settings
         self._upkeep = upkeep
         self._offsets = offsets
         self._transactions = transactions
@@ -122,7 +135,7 @@ class Housekeeping:
         self._checkpoint = self._timetable.add("checkpoint", lambda: CHECKPOINT_MS, partitions.checkpoint)
 
     def _plan(self) -> None:
-        setting, add, upkeep = partial(partial, self._config.number), self._timetable.add, self._upkeep
+        setting, add, upkeep = partial(partial, self._settings.number), self._timetable.add, self._upkeep
         add("retention", setting("log.retention.check.interval.ms"), upkeep.retain)
         add("compaction", setting("log.cleaner.backoff.ms"), upkeep.compact)
         add("purge", lambda: PURGE_MS, upkeep.purge)
@@ -134,6 +147,10 @@ class Housekeeping:
     def start(self) -> None:
         self._timetable.start()
 
+    def replan(self) -> None:
+        """Settings have changed."""
+        self._timetable.replan()
+
     async def stop(self) -> None:
         """Start no more jobs, cut short what takes long, and wait for the rest."""
         await self._upkeep.stop()
@@ -144,7 +161,7 @@ class Housekeeping:
         self._checkpoint.hurry()
 
     async def expire_offsets(self) -> None:
-        retention_ms = self._config.number("offsets.retention.minutes") * MINUTE_MS
+        retention_ms = self._settings.number("offsets.retention.minutes") * MINUTE_MS
         expired = self._offsets.expire(self._now_ms(), retention_ms, self._reads_topic)
         if expired.offsets:
             _log.info("offsets expired", offsets=expired.offsets, groups=expired.groups)

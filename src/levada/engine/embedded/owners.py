@@ -106,7 +106,7 @@ class Owners:
             owner.producer_id, owner.epoch, partition.at, transactional_id=owner.shard, implicit=True
         )
         batch.stamp_producer(owner.producer_id, owner.epoch, NO_SEQUENCE, transactional=True)
-        appended.append(Appended(*partition.append(batch, internal=True), durable=True))
+        appended.append(partition.append(batch, internal=True)._replace(durable=True))
         return receipt
 
     async def _end(self, owner: ShardOwner, *, commit: bool) -> None:

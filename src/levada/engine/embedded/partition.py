@@ -79,6 +79,8 @@ class Partition:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._refusal: Callable[[], LevadaError] | None = None
         self._gone = False
+        #: Told what the broker itself has written here: ends of transactions, and what they hold. For whoever keeps a memory of it.
+        self.observer: Callable[[Batch], None] | None = None
         self.shrinker = Shrinker(at, log, workers, shrunk=lambda: self._wake(0), broken=self.found_damage)
         self.config = log.config
         self._intake = Intake(self.config)
@@ -137,6 +139,28 @@ class Partition:
         appended = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, sequences=not internal)
         if not appended.duplicate:
             self._written(batch.size)
+        if internal and self.observer is not None:
+            self.observer(batch)
+        return appended
+
+    def append_screened(self, batch: Batch, screen: Callable[[Batch, int], Batch | None]) -> Appended | None:
+        """As `append`, of what `screen` leaves of the batch; None, and nothing is written, where it leaves nothing.
+
+        It is asked once all other rules have let the batch pass, with the batch as it would be stored and the offset that is
+        next. A producer's repeat never gets there: its first copy is the answer.
+        """
+        if self._refusal is not None:
+            raise self._refusal()
+        now_ms = self._now_ms()
+        batch = self._intake.admit(batch, now_ms)
+        repeat = self.log.producers.check(batch) if batch.has_producer else None
+        if repeat is not None:
+            return repeat._replace(start_offset=self.log.start_offset)
+        left = screen(batch, self.log.end_offset)
+        if left is None:
+            return None
+        appended = self.log.append(left, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self._written(left.size)
         return appended
 
     def admit(self, batch: Batch) -> Batch:
@@ -353,5 +377,5 @@ class Partition:
         self._refuse(lambda: DamagedLog(message, file=damage.file, position=damage.position))
 
 
-def _slice(bounds: Bounds, data: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]]) -> Slice:
-    return Slice(data, bounds, [Aborted(*found) for found in aborted] if data else ())
+def _slice(bounds: Bounds, data: bytes | bytearray | memoryview, aborted: Sequence[Aborted]) -> Slice:
+    return Slice(data, bounds, aborted if data else ())

@@ -57,7 +57,7 @@ class Partitions:
         syncer: Syncer,
         workers: Workers,
         now_ms: Callable[[], int],
-        producer_expiration_ms: int,
+        producer_expiration_ms: Callable[[], int],
         opened: Callable[[Partition], None],
         rolled: Callable[[], None],
     ) -> None:
@@ -98,6 +98,15 @@ class Partitions:
         found = (self._open.get(At(info.name, index)) for index in range(info.partitions))
         return [partition for partition in found if partition is not None]
 
+    def settings_changed(self) -> None:
+        """Have the open ones follow the broker's settings; others do when they are opened."""
+        expiration_ms = self._producer_expiration_ms()
+        for at, partition in self._open.items():
+            info = self._registry.get(at.topic)
+            if info is not None and partition.config != (config := self._config_of(info)):
+                partition.alter(config)
+            partition.log.forget_producers_after(expiration_ms)
+
     def _open_first(self, topic: str, index: int) -> Partition:
         info = self._registry.get(topic)
         if info is None:
@@ -132,7 +141,7 @@ class Partitions:
                 clean=known.clean,
                 same_boot=known.same_boot,
                 files=self._files,
-                producer_expiration_ms=self._producer_expiration_ms,
+                producer_expiration_ms=self._producer_expiration_ms(),
             )
         except OSError as reason:
             raise storage_error(at, reason) from reason

@@ -2,8 +2,11 @@
 
 One record per topic: key = name, value = JSON, no value = deleted:
 
-    {"id": "<uuid>", "partitions": 4, "settings": {"retention.ms": "1000"}, "created_ms": 1700000000000}
+    {"id": "<uuid>", "partitions": 4, "settings": {"retention.ms": "1000"}, "created_ms": 1700000000000,
+     "placement": [["n1", "n2"], ["n2", "n1"], …]}
 
+A topic that was made without a plan has no `placement`.
+Keys with a "/" are no topic's: they are other things that all of the broker depends on (broker_settings.py).
 `__levada.topics` itself is not among its records. It always has one partition, and its id follows from the cluster's.
 """
 
@@ -51,12 +54,14 @@ def registry_topic(cluster_id: str) -> TopicInfo:
 
 def encode(info: TopicInfo, created_ms: int) -> tuple[bytes, bytes]:
     """The record of a topic, as (key, value)."""
-    value = {
+    value: dict[str, object] = {
         "id": str(info.id),
         "partitions": info.partitions,
         "settings": dict(info.settings),
         "created_ms": created_ms,
     }
+    if info.placement:
+        value["placement"] = info.placement
     return info.name.encode(), json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -75,6 +80,7 @@ def decode(key: bytes, value: bytes) -> tuple[TopicInfo, int]:
             partitions=int(fields["partitions"]),
             settings={str(key): str(setting) for key, setting in fields["settings"].items()} | fixed_settings(name),
             internal=is_internal(name),
+            placement=tuple(tuple(map(str, replicas)) for replicas in fields.get("placement", ())),
         )
         return info, int(fields["created_ms"])
     except (ValueError, KeyError, TypeError, AttributeError) as reason:
@@ -86,6 +92,8 @@ class Registry:
 
     def __init__(self, own: TopicInfo) -> None:
         self.version = 0
+        #: Records that are no topic's, by key.
+        self.others: dict[str, bytes] = {}
         #: Ids of topics that were deleted, and whose files may still be there.
         self.deleted: set[UUID] = set()
         self._topics: dict[str, TopicInfo] = {own.name: own}
@@ -145,10 +153,18 @@ class Registry:
     def load(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Take what the topic says, in order."""
         for key, value in records:
-            if value is None:
+            if b"/" in key:
+                self._load_other(key.decode(), value)
+            elif value is None:
                 self.remove(key.decode())
             else:
                 self.put(*decode(key, value))
+
+    def _load_other(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self.others.pop(key, None)
+        else:
+            self.others[key] = value
 
     def _moved(self) -> None:
         self.version += 1

@@ -19,15 +19,18 @@ from levada.engine.embedded.journal import Journal
 from levada.engine.embedded.partitions import Partitions
 from levada.engine.embedded.registry import Registry
 from levada.engine.names import KEPT_TOPICS, TOPICS, check_name, check_partitions, is_internal
-from levada.engine.port import At, TopicInfo, TopicSpec
+from levada.engine.port import At, Placement, TopicInfo, TopicSpec
 from levada.errors import PartitionsCannotShrink, PolicyViolation, TopicExists, UnknownPartition, UnknownTopic
 
 
 class Configs:
     """The typed settings of topics: their own over the broker's defaults. Topics set alike share one object."""
 
-    def __init__(self, defaults: Mapping[str, str]) -> None:
-        self._parse = lru_cache(maxsize=1024)(lambda settings: topic_config(dict(settings), defaults))
+    def __init__(self, defaults: Callable[[], Mapping[str, str]]) -> None:
+        self._parse = lru_cache(maxsize=1024)(lambda settings: topic_config(dict(settings), defaults()))
+
+    def defaults_changed(self) -> None:
+        self._parse.cache_clear()
 
     def of(self, settings: Mapping[str, str]) -> TopicConfig:
         """InvalidConfig."""
@@ -53,6 +56,8 @@ class Topics:
         self._now_ms = now_ms
         self._changing: dict[str, asyncio.Event] = {}
         self.deleted: Callable[[str], Awaitable[None]] | None = None
+        #: Plans where the partitions of a topic are to lie: the topic as it was, if it was, partitions and copies.
+        self.place: Callable[[TopicInfo | None, int, int], Placement] = lambda before, partitions, copies: ()
 
     def load(self) -> None:
         """Read the registry."""
@@ -80,6 +85,7 @@ class Topics:
                 partitions=spec.partitions,
                 settings=dict(spec.settings),
                 internal=is_internal(spec.name),
+                placement=self.place(None, spec.partitions, spec.replication_factor),
             )
             await self._put(info, self._now_ms())
         return info
@@ -96,7 +102,8 @@ class Topics:
                 return info
             if name in KEPT_TOPICS:
                 raise PolicyViolation(f"topic {name} is kept by the broker; it has one partition")
-            info = replace(info, partitions=partitions)
+            copies = len(info.placement[0]) if info.placement else 1
+            info = replace(info, partitions=partitions, placement=self.place(info, partitions, copies))
             await self._put(info, self._registry.created_ms(name))
         return info
 

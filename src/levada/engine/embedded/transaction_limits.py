@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from levada.config import DAY_MS, MINUTE_MS, BrokerConfig
+from levada.config import DAY_MS, MINUTE_MS
+from levada.engine.settings import LiveSettings
 from levada.errors import InvalidTransactionTimeout
 
 
@@ -16,10 +17,10 @@ class TransactionLimits:
     id_expiration_ms: int = 7 * DAY_MS
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> TransactionLimits:
+    def of(cls, settings: LiveSettings) -> TransactionLimits:
         return cls(
-            timeout_ms_max=config.number("transaction.max.timeout.ms"),
-            id_expiration_ms=config.number("transactional.id.expiration.ms"),
+            timeout_ms_max=settings.number("transaction.max.timeout.ms"),
+            id_expiration_ms=settings.number("transactional.id.expiration.ms"),
         )
 
     def check_timeout(self, timeout_ms: int) -> None:

@@ -34,6 +34,11 @@ class Budget:
         self.taken_bytes = 0
         self.unsent_bytes = 0
 
+    def resize(self, limit_bytes: int) -> None:
+        """Another limit from now on; whoever fits into it goes on."""
+        self._limit_bytes = limit_bytes
+        self.give(0)
+
     @property
     def is_scarce(self) -> bool:
         """Does anybody wait?"""

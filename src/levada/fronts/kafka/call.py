@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from levada.broker.groups import GroupCoordinator
     from levada.config import BrokerConfig
     from levada.engine.embedded.engine import EmbeddedEngine
+    from levada.engine.settings import LiveSettings
     from levada.fronts.kafka.fetch_session import Session, Sessions
 
 
@@ -57,6 +58,11 @@ class Node:
 
     kept: Kept = field(default_factory=Kept)
     sessions: Sessions = field(default_factory=_sessions)
+
+    @property
+    def settings(self) -> LiveSettings:
+        """What holds now; `config` is what the broker was started with."""
+        return self.engine.settings
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

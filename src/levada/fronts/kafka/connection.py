@@ -126,6 +126,10 @@ class Connection(asyncio.BufferedProtocol):
 
     # What the listener calls.
 
+    def take_frames_of(self, bytes_max: int) -> None:
+        """Another socket.request.max.bytes."""
+        self._inbox.frame_bytes_max = bytes_max
+
     def sweep(self, idle_rounds_max: int) -> None:
         """Close the connection if nothing has come for so many rounds."""
         self.idle_rounds += 1

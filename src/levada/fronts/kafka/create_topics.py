@@ -85,7 +85,7 @@ def _partitions(topic: Any, call: Call) -> int:
             f"replication factor {topic.replication_factor}: must be 1, or -1 for the default; there is one broker"
         )
     if topic.num_partitions == -1:
-        return call.node.config.number("num.partitions")
+        return call.node.settings.number("num.partitions")
     if not 1 <= topic.num_partitions <= PARTITIONS_MAX:
         raise InvalidPartitions(
             f"partitions {topic.num_partitions}: must be from 1 to {PARTITIONS_MAX}, or -1 for the default"

@@ -22,7 +22,7 @@ NO_ID = UUID(int=0)
 
 async def handle(request: Any, call: Call) -> Mapping[str, Any]:
     wanted = _wanted(request, call)
-    if not call.node.config.flag("delete.topic.enable"):
+    if not call.node.settings.flag("delete.topic.enable"):
         code = {"error_code": TOPIC_DELETION_DISABLED, "error_message": "delete.topic.enable is false on this broker"}
         return {"responses": [{"name": name, "topic_id": topic_id, **code} for name, topic_id in wanted]}
     twice = repeated(str(item) for item in wanted)

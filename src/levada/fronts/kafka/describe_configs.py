@@ -1,7 +1,8 @@
 """DescribeConfigs, versions 1–4.
 
 - Every setting with its value, where it comes from, its type and documentation, for topics and for this broker.
-- A topic setting's synonyms lead from its own value over the broker's default to ours.
+- A setting's synonyms lead from the value that counts to our default: the topic's own, changed for this broker, changed for
+  all brokers, given at start, default. Broker "" is what was changed for all of them, and nothing else.
 - Broker loggers and client metrics are not kept here: an empty list.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 from levada.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, topic_names_by_synonym
+from levada.engine.settings import Level, is_changeable, known
 from levada.errors import InvalidRequest, LevadaError, UnknownTopic
 from levada.fronts.kafka.answers import OK, refused
 from levada.fronts.kafka.call import Call, Node
@@ -22,8 +24,8 @@ CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 
 FROM_TOPIC: Final = 1
-FROM_FILE: Final = 4
-FROM_DEFAULT: Final = 5
+FROM_START: Final = 4
+_SOURCE: Final = {Level.BROKER: 2, Level.ALL_BROKERS: 3, Level.START: FROM_START, Level.DEFAULT: 5}
 
 _TYPE: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 
@@ -56,13 +58,20 @@ def _entries(resource: Any, call: Call) -> Sequence[Mapping[str, Any]]:
                 raise UnknownTopic(f"there is no topic {resource.resource_name!r}")
             return topic_entries(call.node, info.settings)
         case 4:
-            if resource.resource_name not in ("", str(call.node.node_id)):
-                raise InvalidRequest(f"broker {resource.resource_name!r}: this is broker {call.node.node_id}")
+            if broker_level(resource.resource_name, call.node.node_id) is Level.ALL_BROKERS:
+                return default_entries(call.node)
             return broker_entries(call.node)
         case 8 | 16 | 32:
             return ()
         case other:
             raise InvalidRequest(f"resource type {other}: must be {TOPIC} (topic) or {BROKER} (broker)")
+
+
+def broker_level(name: str, node_id: int) -> Level:
+    """Which settings a broker resource stands for: "" those of all brokers. InvalidRequest for another broker's."""
+    if name not in ("", str(node_id)):
+        raise InvalidRequest(f"unexpected broker id, expected {node_id} or empty string, but received {name!r}")
+    return Level.BROKER if name else Level.ALL_BROKERS
 
 
 def topic_entries(node: Node, overrides: Mapping[str, str]) -> list[Mapping[str, Any]]:
@@ -71,25 +80,24 @@ def topic_entries(node: Node, overrides: Mapping[str, str]) -> list[Mapping[str,
 
 
 def _topic_entry(setting: Setting, node: Node, overrides: Mapping[str, str]) -> Mapping[str, Any]:
-    chain = []
+    synonym = setting.synonym or setting.name
+    chain = _chain(node, synonym)
     if setting.name in overrides:
-        chain.append((setting.name, overrides[setting.name], FROM_TOPIC))
-    if setting.name in node.config.topic:
-        chain.append((setting.synonym or setting.name, node.config.topic[setting.name], FROM_FILE))
-    chain.append((setting.synonym or setting.name, setting.default, FROM_DEFAULT))
+        chain.insert(0, (setting.name, overrides[setting.name], FROM_TOPIC))
     return _entry(setting, setting.name, chain, read_only=False)
 
 
 def broker_entries(node: Node) -> list[Mapping[str, Any]]:
     """Every broker setting, and the topic defaults under the broker-wide names Kafka gives them."""
-    entries = [_broker_entry(setting, node) for setting in BROKER_SETTINGS.values()]
-    for synonym, name in topic_names_by_synonym().items():
-        setting = TOPIC_SETTINGS[name]
-        chain = [(synonym, setting.default, FROM_DEFAULT)]
-        if name in node.config.topic:
-            chain.insert(0, (synonym, node.config.topic[name], FROM_FILE))
-        entries.append(_entry(setting, synonym, chain, read_only=True))
-    return sorted(entries, key=lambda entry: str(entry["name"]))
+    return [_broker_entry(name, node) for name in sorted({*BROKER_SETTINGS, *topic_names_by_synonym()})]
+
+
+def default_entries(node: Node) -> list[Mapping[str, Any]]:
+    """What was changed for all brokers."""
+    return [
+        _entry(known(name), name, [(name, value, _SOURCE[Level.ALL_BROKERS])], read_only=False)
+        for name, value in sorted(node.settings.at(Level.ALL_BROKERS).items())
+    ]
 
 
 #: Settings whose value is known only at run time.
@@ -103,13 +111,14 @@ _LIVE: Final[Mapping[str, Callable[[Node], str]]] = {
 }
 
 
-def _broker_entry(setting: Setting, node: Node) -> Mapping[str, Any]:
-    chain = [(setting.name, setting.default, FROM_DEFAULT)]
-    if setting.name in _LIVE:
-        chain = [(setting.name, _LIVE[setting.name](node), FROM_FILE)]
-    elif setting.name in node.config.settings:
-        chain.insert(0, (setting.name, node.config.settings[setting.name], FROM_FILE))
-    return _entry(setting, setting.name, chain, read_only=True)
+def _broker_entry(name: str, node: Node) -> Mapping[str, Any]:
+    live = _LIVE.get(name)
+    chain = _chain(node, name) if live is None else [(name, live(node), FROM_START)]
+    return _entry(known(name), name, chain, read_only=not is_changeable(name))
+
+
+def _chain(node: Node, name: str) -> list[tuple[str, str, int]]:
+    return [(name, value, _SOURCE[level]) for level, value in node.settings.chain(name)]
 
 
 def _entry(setting: Setting, name: str, chain: Sequence[tuple[str, str, int]], *, read_only: bool) -> Mapping[str, Any]:

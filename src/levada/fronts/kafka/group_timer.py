@@ -16,7 +16,7 @@ from levada.fronts.kafka import notice
 class GroupTimer:
     """Calls the coordinator when something is due: one timer of the event loop, and none while no member waits.
 
-    Given the store of offsets, it also looks every `sweep_ms` for empty groups whose offsets are all gone, and has them
+    Given the store of offsets, it also looks every `sweep_ms()` for empty groups whose offsets are all gone, and has them
     forgotten.
     """
 
@@ -25,7 +25,7 @@ class GroupTimer:
         groups: GroupCoordinator,
         store: OffsetStore | None = None,
         *,
-        sweep_ms: int = 10 * MINUTE_MS,
+        sweep_ms: Callable[[], int] = lambda: 10 * MINUTE_MS,
         now_ms: Callable[[], int] = group_clock_ms,
     ) -> None:
         self._groups = groups
@@ -48,6 +48,12 @@ class GroupTimer:
                 handle.cancel()
         self._alarm = self._next_sweep = None
 
+    def replan(self) -> None:
+        """`sweep_ms` may be another."""
+        if self._next_sweep is not None:
+            self._next_sweep.cancel()
+            self._plan_sweep()
+
     def _set_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
@@ -65,7 +71,7 @@ class GroupTimer:
 
     def _plan_sweep(self) -> None:
         if self._store is not None:
-            self._next_sweep = asyncio.get_running_loop().call_later(self._sweep_ms / 1000, self._sweep)
+            self._next_sweep = asyncio.get_running_loop().call_later(self._sweep_ms() / 1000, self._sweep)
 
     def _sweep(self) -> None:
         try:

@@ -76,18 +76,18 @@ class Inbox:
         "_buffers",
         "_data",
         "_end",
-        "_frame_bytes_max",
         "_own",
         "_prefix",
         "_reach",
         "_scratch",
+        "frame_bytes_max",
         "frames_begun",
     )
 
     def __init__(self, scratch: memoryview, buffers: Buffers, frame_bytes_max: int) -> None:
         self._scratch = scratch
         self._buffers = buffers
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
         self._data = scratch
         #: The buffer behind `_data` where it is the connection's own.
         self._own: bytearray | mmap | None = None
@@ -140,8 +140,8 @@ class Inbox:
         if body > self._end:
             return None
         size: int = _unpack_size(self._data, begin)[0]
-        if size < 0 or size > self._frame_bytes_max:
-            raise MalformedFrame(f"frame of {size} bytes: socket.request.max.bytes is {self._frame_bytes_max}")
+        if size < 0 or size > self.frame_bytes_max:
+            raise MalformedFrame(f"frame of {size} bytes: socket.request.max.bytes is {self.frame_bytes_max}")
         after = body + size
         if after > self._end:
             return None
@@ -165,7 +165,7 @@ class Inbox:
     def _keep(self, unread: int) -> None:
         size = _unpack_size(self._data, self._begin)[0]
         # A size that take() will refuse makes no room.
-        needed = max(unread, 4 + size) if size <= self._frame_bytes_max else unread
+        needed = max(unread, 4 + size) if size <= self.frame_bytes_max else unread
         if self._own is not None and self._begin + needed <= len(self._data):
             if self._end >= self._reach:
                 self._reach = min(len(self._data), _GROWTH * self._end)

@@ -1,28 +1,40 @@
 """IncrementalAlterConfigs, versions 0–1.
 
-- Set, delete, and for lists append and subtract, on a topic's settings; all changes of one resource together or none.
-- Broker settings come from the configuration file and the flags; they are not changed over the wire.
+- Set, delete, and for lists append and subtract; all changes of one resource together or none.
+- Of topics, and of brokers: this one by its id, all of them by "". A broker's settings count over what it was started with, at once
+  and after every restart; what can only be given at start is refused by name.
+- Unlike Kafka, which keeps broker settings it does not know, an unknown name is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from levada.config import TOPIC_SETTINGS, check_topic_settings
-from levada.engine.port import TopicInfo
-from levada.errors import InvalidConfig, InvalidRequest, LevadaError, UnknownTopic
+from levada.config import TOPIC_SETTINGS, Setting, check_topic_settings
+from levada.engine.settings import Level, known
+from levada.errors import InvalidConfig, InvalidRequest, LevadaError, UnknownTopic, nearest
 from levada.fronts.kafka.answers import OK, refused, repeated
 from levada.fronts.kafka.call import Call
-from levada.fronts.kafka.describe_configs import BROKER, TOPIC
+from levada.fronts.kafka.describe_configs import BROKER, TOPIC, broker_level
 
 SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
 
-#: What a request asks of a topic: the settings to set, and with None to unset.
-Changes = Callable[[Any, TopicInfo, Call], Mapping[str, str | None]]
+
+class Target(NamedTuple):
+    """What is altered: a topic, or the settings of brokers at one level."""
+
+    topic: str | None
+    level: Level
+    #: What is set on it now.
+    settings: Mapping[str, str]
+
+
+#: What a request asks of a target: the settings to set, and with None to unset.
+Changes = Callable[[Any, Target, Call], Mapping[str, str | None]]
 
 
 async def handle(request: Any, call: Call) -> Mapping[str, Any]:
@@ -37,42 +49,48 @@ async def alter(request: Any, call: Call, changes: Changes) -> Mapping[str, Any]
 
 async def _alter(item: Any, request: Any, call: Call, changes: Changes, twice: set[str]) -> Mapping[str, Any]:
     named = {"resource_type": item.resource_type, "resource_name": item.resource_name}
+    engine = call.node.engine
     try:
         if f"{item.resource_type} {item.resource_name}" in twice:
             raise InvalidRequest(f"{item.resource_name!r} stands more than once in the request")
-        info = _topic(item, call)
-        wanted = changes(item, info, call)
-        check_topic_settings({name: value for name, value in wanted.items() if value is not None})
-        if not request.validate_only:
-            await call.node.engine.alter(info.name, wanted)
+        target = _target(item, call)
+        wanted = changes(item, target, call)
+        if target.topic is not None:
+            check_topic_settings({name: value for name, value in wanted.items() if value is not None})
+            if not request.validate_only:
+                await engine.alter(target.topic, wanted)
+        else:
+            engine.settings.changed(target.level, wanted)
+            if not request.validate_only:
+                await engine.alter_broker(target.level, wanted)
         return {**named, **OK}
     except LevadaError as error:
         return {**named, **refused(call, item.resource_name, error)}
 
 
-def _topic(item: Any, call: Call) -> TopicInfo:
+def _target(item: Any, call: Call) -> Target:
     if item.resource_type == BROKER:
-        names = ", ".join(sorted(config.name for config in item.configs))
-        raise InvalidRequest(f"cannot update these configs dynamically: {names}; set them in levada.toml and restart")
+        level = broker_level(item.resource_name, call.node.node_id)
+        return Target(None, level, call.node.settings.at(level))
     if item.resource_type != TOPIC:
-        raise InvalidRequest(f"resource type {item.resource_type}: only topics ({TOPIC}) can be altered")
+        raise InvalidRequest(
+            f"resource type {item.resource_type}: only topics ({TOPIC}) and brokers ({BROKER}) can be altered"
+        )
     info = call.node.engine.view.get(item.resource_name)
     if info is None:
         raise UnknownTopic(f"there is no topic {item.resource_name!r}")
-    return info
+    return Target(info.name, Level.START, info.settings)
 
 
-def _changes(item: Any, info: TopicInfo, call: Call) -> dict[str, str | None]:
+def _changes(item: Any, target: Target, call: Call) -> dict[str, str | None]:
     names = repeated(config.name for config in item.configs)
     if names:
         raise InvalidRequest(f"settings given more than once: {', '.join(sorted(names))}")
-    return {config.name: _change(config, info, call) for config in item.configs}
+    return {config.name: _change(config, target, call) for config in item.configs}
 
 
-def _change(config: Any, info: TopicInfo, call: Call) -> str | None:
-    setting = TOPIC_SETTINGS.get(config.name)
-    if setting is None:
-        raise InvalidConfig(f"unknown topic setting {config.name!r}")
+def _change(config: Any, target: Target, call: Call) -> str | None:
+    setting = _setting(config.name, target)
     if config.config_operation == DELETE:
         return None
     if config.value is None:
@@ -85,9 +103,18 @@ def _change(config: Any, info: TopicInfo, call: Call) -> str | None:
         )
     if setting.kind != "list":
         raise InvalidConfig(f"{config.name}: append and subtract are for lists only")
-    now = info.settings.get(config.name) or call.node.config.topic.get(config.name, setting.default)
+    now = target.settings.get(config.name) or call.node.settings.text(setting.synonym or config.name)
     items = [part.strip() for part in now.split(",") if part.strip()]
     given = [part.strip() for part in config.value.split(",") if part.strip()]
     if config.config_operation == APPEND:
         return ",".join([*items, *(part for part in given if part not in items)])
     return ",".join(part for part in items if part not in given)
+
+
+def _setting(name: str, target: Target) -> Setting:
+    if target.topic is None:
+        return known(name)
+    setting = TOPIC_SETTINGS.get(name)
+    if setting is None:
+        raise InvalidConfig(f"unknown topic setting {name!r}{nearest(name, TOPIC_SETTINGS)}")
+    return setting

@@ -45,20 +45,29 @@ class Listener:
     """Everything the connections of one port share."""
 
     def __init__(self, node: Node) -> None:
-        config = node.config
         self._node = node
         self._nodes: dict[tuple[str, int], Node] = {}
         self.loop = asyncio.get_running_loop()
         self.dispatcher = Dispatcher()
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.buffers = Buffers()
-        self.frame_bytes_max = config.number("socket.request.max.bytes")
-        self.budget = node.budget = Budget(config.number("queued.max.request.bytes"))
+        self.frame_bytes_max = node.settings.number("socket.request.max.bytes")
+        self.budget = node.budget = Budget(node.settings.number("queued.max.request.bytes"))
         self.connections: set[Connection] = set()
         self._emptied = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._press: asyncio.TimerHandle | None = None
+        node.settings.watch(self._settings_changed)
+
+    def _settings_changed(self) -> None:
+        settings = self._node.settings
+        self.frame_bytes_max = settings.number("socket.request.max.bytes")
+        for connection in self.connections:
+            connection.take_frames_of(self.frame_bytes_max)
+        self.budget.resize(settings.number("queued.max.request.bytes"))
+        if self._server is not None:
+            self._schedule_sweep()
 
     async def start(self) -> None:
         """Bind and accept. From here on the node knows its address."""
@@ -94,7 +103,7 @@ class Listener:
 
     def admit(self, connection: Connection) -> HangUp | None:
         """Count a new connection in, or say why not."""
-        limit = self._node.config.number("max.connections")
+        limit = self._node.settings.number("max.connections")
         if len(self.connections) >= limit:
             return HangUp(f"max.connections={limit} are open")
         self.connections.add(connection)
@@ -119,7 +128,10 @@ class Listener:
             self.press_soon()
 
     def _schedule_sweep(self) -> None:
-        idle_ms = self._node.config.number("connections.max.idle.ms")
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        idle_ms = self._node.settings.number("connections.max.idle.ms")
         if idle_ms > 0:
             self._sweep = self.loop.call_later(idle_ms / 1000 / _ROUNDS, self._close_idle)
 

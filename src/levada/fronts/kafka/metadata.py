@@ -80,13 +80,13 @@ def _by_id(item: Any, call: Call) -> TopicInfo:
 
 
 async def _missing(name: str, call: Call, *, create: bool) -> TopicInfo:
-    engine, config = call.node.engine, call.node.config
+    engine, settings = call.node.engine, call.node.settings
     check_name(name)
-    if not create or not config.flag("auto.create.topics.enable"):
+    if not create or not settings.flag("auto.create.topics.enable"):
         raise UnknownTopic(f"there is no topic {name!r}")
     check_creatable(name, exists=lambda other: engine.view.get(other) is not None)
     try:
-        return await engine.create(TopicSpec(name=name, partitions=config.number("num.partitions")))
+        return await engine.create(TopicSpec(name=name, partitions=settings.number("num.partitions")))
     except TopicExists:
         # Someone else asked for it at the same time.
         info = engine.view.get(name)
