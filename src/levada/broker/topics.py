@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from functools import lru_cache
 from typing import Final, NamedTuple
 
-from levada.config import TOPIC_SETTINGS, Setting, TopicConfig, check_topic_settings, topic_config
+from levada.config import TOPIC_SETTINGS, Setting, TopicConfig, check_topic_settings
 from levada.engine.names import (
     CONSUMER_OFFSETS,
     NAME_LENGTH_MAX,
@@ -23,6 +22,7 @@ from levada.engine.names import (
     is_internal,
 )
 from levada.engine.port import At, Bounds, Engine, TopicInfo, TopicSpec, TopicView
+from levada.engine.settings import LiveSettings
 from levada.errors import (
     InvalidTopicName,
     PartitionsCannotShrink,
@@ -122,21 +122,13 @@ class Topics:
     """Creates, changes and describes topics for native fronts. A refusal changes nothing."""
 
     def __init__(
-        self,
-        engine: Engine,
-        view: TopicView,
-        *,
-        defaults: Mapping[str, str],
-        partitions: int = 1,
-        deletable: bool = True,
+        self, engine: Engine, view: TopicView, settings: LiveSettings, config_of: Callable[[str], TopicConfig]
     ) -> None:
-        """`defaults` are the broker's for topic settings, `partitions` those of a topic made without a number."""
         self._engine = engine
         self._view = view
-        self._defaults = defaults
-        self._partitions = partitions
-        self._deletable = deletable
-        self._config = lru_cache(maxsize=1024)(lambda settings: topic_config(dict(settings), defaults))
+        self._settings = settings
+        #: What holds for a topic, defaults included. UnknownTopic.
+        self.config_of = config_of
 
     def get(self, name: str) -> TopicInfo:
         """UnknownTopic."""
@@ -149,41 +141,42 @@ class Topics:
         """By name; the broker's own only where asked for."""
         return [info for info in self._view.all() if internal or not info.internal]
 
-    def config_of(self, info: TopicInfo) -> TopicConfig:
-        """What holds for the topic, defaults included."""
-        return self._config(tuple(sorted(info.settings.items())))
-
     async def create(
-        self, name: str, partitions: int | None = None, settings: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        replication_factor: int = 1,
     ) -> tuple[TopicInfo, Creation]:
-        """Have a topic with so many partitions: made, found as it is, or expanded. Settings are those of a new one.
+        """Have a topic with so many partitions: made, found as it is, or expanded. All else is for a new one.
 
-        InvalidTopicName, ReservedName, InvalidPartitions, PartitionsCannotShrink, InvalidConfig.
+        InvalidTopicName, ReservedName, InvalidPartitions, PartitionsCannotShrink, InvalidReplicationFactor, InvalidConfig.
         """
         check_user_topic(name)
         own = {"levada.router": NATIVE_ROUTER, **(settings or {})}
         check_topic_settings(own)
+        count = self._settings.number("num.partitions") if partitions is None else partitions
+        new = TopicSpec(name=name, partitions=count, settings=own, replication_factor=replication_factor)
         while True:
             existing = self._view.get(name)
             try:
-                return await self._have(name, existing, partitions, own)
+                return await self._have(new, existing, partitions)
             except (TopicExists, UnknownTopic):
                 if (self._view.get(name) is None) == (existing is None):
                     raise
                 # Somebody made or deleted it meanwhile: what is asked for means something else now.
 
     async def _have(
-        self, name: str, existing: TopicInfo | None, partitions: int | None, settings: Mapping[str, str]
+        self, new: TopicSpec, existing: TopicInfo | None, partitions: int | None
     ) -> tuple[TopicInfo, Creation]:
         if existing is None:
-            wanted = self._partitions if partitions is None else partitions
-            outcome = creation(name, None, wanted)
-            return await self._engine.create(TopicSpec(name=name, partitions=wanted, settings=settings)), outcome
+            outcome = creation(new.name, None, new.partitions)
+            return await self._engine.create(new), outcome
         wanted = existing.partitions if partitions is None else partitions
-        outcome = creation(name, existing.partitions, wanted)
+        outcome = creation(new.name, existing.partitions, wanted)
         if outcome is Creation.SAME:
             return existing, outcome
-        return await self._engine.expand(name, wanted), outcome
+        return await self._engine.expand(new.name, wanted), outcome
 
     async def expand(self, name: str, partitions: int) -> TopicInfo:
         """Add partitions up to this many. UnknownTopic, InvalidPartitions, PartitionsCannotShrink, PolicyViolation."""
@@ -199,7 +192,7 @@ class Topics:
         """With all its records, and every group's offsets in it. UnknownTopic, PolicyViolation."""
         self.get(name)
         check_deletable(name)
-        if not self._deletable:
+        if not self._settings.flag("delete.topic.enable"):
             raise PolicyViolation(f"topic {name}: delete.topic.enable is false on this broker")
         await self._engine.delete(name)
 
@@ -210,6 +203,6 @@ class Topics:
         return Description(info, bounds, [self._setting(each, info) for each in TOPIC_SETTINGS.values()])
 
     def _setting(self, setting: Setting, info: TopicInfo) -> SettingValue:
-        default = self._defaults.get(setting.name, setting.default)
+        default = self._settings.topic_defaults.get(setting.name, setting.default)
         value = info.settings.get(setting.name, default)
         return SettingValue(setting.name, value, setting.name in info.settings, setting.doc)

@@ -78,7 +78,9 @@ def _headers(record: NewRecord) -> Headers:
 
 def _check_time(config: TopicConfig, timestamp_ms: int, place: int, now_ms: int) -> None:
     if not 0 <= timestamp_ms <= INT64_MAX:
-        raise InvalidTimestamp(f"record {place} has timestamp {timestamp_ms}; it must be from 0 to {INT64_MAX}", index=place)
+        raise InvalidTimestamp(
+            f"record {place} has timestamp {timestamp_ms}; it must be from 0 to {INT64_MAX}", index=place
+        )
     if timestamp_ms - now_ms > config.message_timestamp_after_max_ms:
         raise InvalidTimestamp(
             f"record {place} has timestamp {timestamp_ms}, {timestamp_ms - now_ms} ms ahead of the broker's clock; "

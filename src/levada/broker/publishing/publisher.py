@@ -7,7 +7,7 @@ first is appended first, so a stream of requests keeps its order without one wai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from levada.broker.publishing.gate import Gate, Load
 from levada.broker.publishing.packing import pack, prepare
@@ -55,7 +55,7 @@ class Publisher:
         spread: Spread,
         gate: Gate,
         *,
-        config_of: Callable[[Mapping[str, str]], TopicConfig],
+        config_of: Callable[[str], TopicConfig],
         now_ms: Callable[[], int],
     ) -> None:
         self._engine = engine
@@ -84,7 +84,7 @@ class Publisher:
         if not records:
             raise InvalidRequest(f"topic {topic}: there are no records to publish")
         info = self._topic(topic)
-        config = self._config_of(info.settings)
+        config = self._config_of(topic)
         made = prepare(config, records, self._now_ms())
         places = await route(info, config, records, self._spread)
         writes = [
@@ -95,9 +95,7 @@ class Publisher:
         order = [place for held in places.values() for place in held]
         return await self._begin(writes, config, acks, order)
 
-    async def start_batches(
-        self, topic: str, batches: Sequence[tuple[int, Buffer]], acks: Acks = Acks.ALL
-    ) -> Started:
+    async def start_batches(self, topic: str, batches: Sequence[tuple[int, Buffer]], acks: Acks = Acks.ALL) -> Started:
         """The same for batches. CorruptBatch and InvalidRecord for one that is not what it says."""
         if not batches:
             raise InvalidRequest(f"topic {topic}: there are no batches to publish")
@@ -107,7 +105,7 @@ class Publisher:
             if len(batches) > 1:
                 Batch(memoryview(batch)).check()  # one alone is checked when it is appended
         writes = [(At(topic, partition), batch) for partition, batch in batches]
-        return await self._begin(writes, self._config_of(info.settings), acks, None)
+        return await self._begin(writes, self._config_of(topic), acks, None)
 
     def _topic(self, topic: str) -> TopicInfo:
         info = self._view.get(topic)

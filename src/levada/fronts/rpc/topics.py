@@ -19,7 +19,9 @@ _OUTCOME: Final = {
 
 
 async def create_topic(native: Native, request: pb.CreateTopicRequest, call: Call) -> pb.CreateTopicResponse:
-    info, outcome = await native.topics.create(request.name, request.partitions or None, dict(request.settings))
+    info, outcome = await native.topics.create(
+        request.name, request.partitions or None, dict(request.settings), request.replication_factor or 1
+    )
     return pb.CreateTopicResponse(topic=topic_message(native, info), outcome=_OUTCOME[outcome])
 
 
@@ -60,7 +62,7 @@ async def alter_topic(native: Native, request: pb.AlterTopicRequest, call: Call)
 
 
 def topic_message(native: Native, info: TopicInfo) -> pb.Topic:
-    config = native.topics.config_of(info)
+    config = native.topics.config_of(info.name)
     return pb.Topic(
         name=info.name,
         id=info.id.bytes,

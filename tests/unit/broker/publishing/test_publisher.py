@@ -11,7 +11,7 @@ import pytest
 
 from levada.broker.publishing import Gate, NewRecord, Position, Publisher, Spread
 from levada.broker.publishing.gate import RECORDS_MAX, Load
-from levada.config import BrokerConfig, topic_config
+from levada.config import BrokerConfig
 from levada.engine.embedded.engine import EmbeddedEngine
 from levada.engine.port import Acks, At, TopicSpec
 from levada.errors import (
@@ -38,7 +38,7 @@ class World:
         self.gate = Gate()
         self.spread = Spread(engine, engine.view)
         self.publisher = Publisher(
-            engine, engine.view, self.spread, self.gate, config_of=topic_config, now_ms=engine.now_ms
+            engine, engine.view, self.spread, self.gate, config_of=engine.config_of, now_ms=engine.now_ms
         )
 
     async def create(self, name: str = "t", partitions: int = 4, **settings: str) -> None:
@@ -114,7 +114,9 @@ async def test_keyless_sticky_keeps_a_request_together_and_moves_on(world: World
 
 async def test_a_partition_that_is_named_wins_over_the_key(world: World) -> None:
     await world.create(partitions=3)
-    positions = await world.publisher.publish("t", [NewRecord(b"v", partition=2), NewRecord(b"v", b"user-123", partition=2)])
+    positions = await world.publisher.publish(
+        "t", [NewRecord(b"v", partition=2), NewRecord(b"v", b"user-123", partition=2)]
+    )
     assert positions == [Position(2, 0), Position(2, 1)]
 
 

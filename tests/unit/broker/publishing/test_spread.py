@@ -115,6 +115,7 @@ class Counting(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.loop = asyncio.Runner()
         self.kept = Kept()
         self.kept.create("t")
         self.spread = spread_over(self.kept)
@@ -126,7 +127,7 @@ class Counting(RuleBasedStateMachine):
         async def all_at_once() -> list[int]:
             return await asyncio.gather(*(self.spread.take("t", count) for count in counts))
 
-        taken = [range(first, first + count) for first, count in zip(asyncio.run(all_at_once()), counts, strict=True)]
+        taken = [range(first, first + count) for first, count in zip(self.loop.run(all_at_once()), counts, strict=True)]
         if self.must_go_on_at is not None:
             assert min(stretch.start for stretch in taken) == self.must_go_on_at
         self.handed_out += taken
@@ -134,7 +135,7 @@ class Counting(RuleBasedStateMachine):
 
     @rule()
     def a_clean_stop_and_start(self) -> None:
-        asyncio.run(self.spread.close())
+        self.loop.run(self.spread.close())
         self.spread = spread_over(self.kept)
 
     @rule()
@@ -151,6 +152,9 @@ class Counting(RuleBasedStateMachine):
     def nothing_is_handed_out_twice(self) -> None:
         ordered = sorted(self.handed_out, key=lambda stretch: stretch.start)
         assert all(one.stop <= other.start for one, other in zip(ordered, ordered[1:], strict=False))
+
+    def teardown(self) -> None:
+        self.loop.close()
 
 
 TestCounting = Counting.TestCase
