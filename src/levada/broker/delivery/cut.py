@@ -12,7 +12,7 @@ class Cut(NamedTuple):
 
     data: memoryview
     to_offset: int
-    count: int
+    records: int
 
 
 def cut(buffer: bytes | bytearray | memoryview, offset: int, room: int) -> Cut:

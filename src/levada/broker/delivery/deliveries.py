@@ -45,7 +45,7 @@ class Batches(NamedTuple):
     #: With read_committed: the transactions among them that were aborted.
     aborted: Sequence[Aborted]
     #: How many of the granted records this is.
-    count: int
+    record_count: int
 
 
 class Failed(NamedTuple):

@@ -55,10 +55,10 @@ class Parcels:
         CorruptBatch: a batch cannot be read; all before it was delivered.
         """
         part = cut(found.batches, place.offset, self._credit.room())
-        if part.count:
-            self._record_bytes = len(part.data) / part.count
-        self._credit.take(part.count)
-        self._counted(place.at, part.count, len(part.data))
+        if part.records:
+            self._record_bytes = len(part.data) / part.records
+        self._credit.take(part.records)
+        self._counted(place.at, part.records, len(part.data))
         end = found.bounds.stable_end if self._committed else found.bounds.end
         if self._raw:
             await self._send_batches(place, found, part, end)
@@ -68,12 +68,12 @@ class Parcels:
     async def _send_batches(self, place: Place, found: Slice, part: Cut, end: int) -> None:
         from_offset, place.offset = place.offset, part.to_offset
         aborted = [each for each in found.aborted if each.first_offset < part.to_offset]
-        await self._deliver(Batches(place.at, part.data, from_offset, part.to_offset, end, aborted, part.count))
+        await self._deliver(Batches(place.at, part.data, from_offset, part.to_offset, end, aborted, part.records))
         if self.free:
-            self._credit.grant(part.count)
+            self._credit.grant(part.records)
 
     async def _send_records(self, place: Place, found: Slice, part: Cut, end: int) -> None:
-        turn, left = place.turn, part.count
+        turn, left = place.turn, part.records
         records = read_all(part.data, from_offset=place.offset, aborted=found.aborted, committed_only=self._committed)
         try:
             for chunk, is_last in _chunks(records, self._bytes_max):

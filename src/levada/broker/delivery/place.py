@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from levada.engine.port import At, Slice
@@ -44,13 +43,13 @@ class Place:
         self.stop()
         self.offset = offset
 
-    def wait(self, patience: Coroutine[Any, Any, Slice | None], done: Callable[[Place], None]) -> None:
+    def wait(self, patience: Callable[[], Awaitable[Slice | None]], done: Callable[[Place], None]) -> None:
         """Wait in a task for something to read, or for a reason why not; then call `done`, unless stopped before."""
         self._waiting = asyncio.create_task(self._wait(patience, done), name=f"levada-wait-{self.at}")
 
-    async def _wait(self, patience: Coroutine[Any, Any, Slice | None], done: Callable[[Place], None]) -> None:
+    async def _wait(self, patience: Callable[[], Awaitable[Slice | None]], done: Callable[[Place], None]) -> None:
         try:
-            self.found = await patience
+            self.found = await patience()
         except LevadaError as error:
             self.error = error
         self._waiting = None

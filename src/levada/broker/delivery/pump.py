@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, NoReturn
 
 from levada.broker.delivery.beginnings import Beginnings
@@ -193,7 +194,7 @@ class Pump:
 
     async def _hand_over(self, place: Place, found: Slice) -> None:
         if not found.batches:
-            place.wait(self._more(place), self._queue)
+            place.wait(partial(self._more, place), self._queue)
             return
         if self._credit.room() <= 0:
             place.found = found  # others of the group took it meanwhile
@@ -229,7 +230,7 @@ class Pump:
         info = self._view.get(place.at.topic)
         if info is None or place.at.partition >= info.partitions:
             if place.turn == turn:
-                place.wait(self._topic_back(place.at), self._queue)
+                place.wait(partial(self._topic_back, place.at), self._queue)
             return
         [begun] = await self._begin([place.at])
         if place.turn == turn:
