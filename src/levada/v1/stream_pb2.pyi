@@ -207,12 +207,14 @@ class SubscribeRequest(_message.Message):
         records: int
         def __init__(self, records: _Optional[int] = ...) -> None: ...
     class CommitOffsets(_message.Message):
-        __slots__ = ("id", "offsets")
+        __slots__ = ("id", "offsets", "generation")
         ID_FIELD_NUMBER: _ClassVar[int]
         OFFSETS_FIELD_NUMBER: _ClassVar[int]
+        GENERATION_FIELD_NUMBER: _ClassVar[int]
         id: int
         offsets: _containers.RepeatedCompositeFieldContainer[PartitionOffset]
-        def __init__(self, id: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ...) -> None: ...
+        generation: int
+        def __init__(self, id: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ..., generation: _Optional[int] = ...) -> None: ...
     class SeekTo(_message.Message):
         __slots__ = ("offsets",)
         OFFSETS_FIELD_NUMBER: _ClassVar[int]
@@ -263,7 +265,7 @@ class PartitionOffset(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., metadata: _Optional[str] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
-    __slots__ = ("assigned", "records", "batches", "committed")
+    __slots__ = ("assigned", "records", "batches", "committed", "failed")
     class Assigned(_message.Message):
         __slots__ = ("member_id", "generation", "partitions")
         MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -315,11 +317,13 @@ class SubscribeResponse(_message.Message):
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
     assigned: SubscribeResponse.Assigned
     records: SubscribeResponse.Records
     batches: SubscribeResponse.Batches
     committed: SubscribeResponse.Committed
-    def __init__(self, assigned: _Optional[_Union[SubscribeResponse.Assigned, _Mapping]] = ..., records: _Optional[_Union[SubscribeResponse.Records, _Mapping]] = ..., batches: _Optional[_Union[SubscribeResponse.Batches, _Mapping]] = ..., committed: _Optional[_Union[SubscribeResponse.Committed, _Mapping]] = ...) -> None: ...
+    failed: PartitionError
+    def __init__(self, assigned: _Optional[_Union[SubscribeResponse.Assigned, _Mapping]] = ..., records: _Optional[_Union[SubscribeResponse.Records, _Mapping]] = ..., batches: _Optional[_Union[SubscribeResponse.Batches, _Mapping]] = ..., committed: _Optional[_Union[SubscribeResponse.Committed, _Mapping]] = ..., failed: _Optional[_Union[PartitionError, _Mapping]] = ...) -> None: ...
 
 class AbortedTransaction(_message.Message):
     __slots__ = ("producer_id", "first_offset")
