@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from harness import load, ready
+from harness.awake import awake
 from harness.brokers import Broker, Durability, Kind, cpu_seconds, resident_mb
 from harness.rows import Row, Rows
 
@@ -101,15 +102,21 @@ def latency(run: Run) -> None:
 
 
 def sync(run: Run) -> None:
-    """One produce after another, each acknowledged: p50 and p99."""
-    warm, count = run.scaled(3_000, 500), run.scaled(10_000 if run.durability == "os" else 4_000, 1_500)
+    """One produce after another, each acknowledged: p50 and p99; as the machine is, and with its cores kept awake."""
     load.create(run.bootstrap, "sync", 1)
+    sync_rows(run, "")
+    with awake():
+        sync_rows(run, ", cores awake")
+
+
+def sync_rows(run: Run, how: str) -> None:
+    warm, count = run.scaled(3_000, 500), run.scaled(10_000 if run.durability == "os" else 4_000, 1_500)
     for client, found in (
         ("librdkafka", load.librdkafka_sync(run.bootstrap, "sync", warm, count)),
         ("Java", load.bench_java("sync", run.bootstrap, "sync", str(warm), str(count))),
     ):
-        run.add("sync", f"{client}, p50", "ms", found["p50_ms"], target=0.5)
-        run.add("sync", f"{client}, p99", "ms", found["p99_ms"], target=0.3)
+        run.add("sync", f"{client}{how}, p50", "ms", found["p50_ms"], target=0.5)
+        run.add("sync", f"{client}{how}, p99", "ms", found["p99_ms"], target=0.3)
 
 
 def transactions(run: Run) -> None:
