@@ -1,0 +1,164 @@
+"""What README.md and the pages under docs/ tell a reader to type does what they say.
+
+Every fenced block of a section is run in order, against a fresh broker of that section's own:
+
+- `console`: each line after `$ ` is run by a shell; the lines below it are what it must print, where there are any.
+- `python`: run as a program; `# → text` at the end of a line is what that line must print. With a `def test_…` it is run by pytest.
+
+`…` stands for anything. Addresses are those of the broker that runs here, and a command it cannot run (`NOT_HERE`) is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from support.jars import need
+from support.levada import LevadaBroker
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: These set up the machine, or run for ever.
+NOT_HERE = ("make ", "levada up", "pip install", "npm ", "npx ", "go install", "grpcurl ")
+#: Not one of ours to run: formats, other languages, drawings.
+RUN = ("console", "python")
+TIMEOUT_S = 60
+
+
+class Block(NamedTuple):
+    """A fenced block: where it begins, what it is in, and what it says."""
+
+    line: int
+    language: str
+    text: str
+
+
+class Section(NamedTuple):
+    page: str
+    title: str
+    blocks: list[Block]
+
+
+def sections(path: Path) -> Iterator[Section]:
+    """The second-level sections of a page that have something to run."""
+    title, blocks, fence, language, held = "", list[Block](), 0, "", list[str]()
+    for number, line in enumerate([*path.read_text().splitlines(), "## "], 1):
+        if line.startswith("```"):
+            if fence:
+                if language in RUN:
+                    blocks.append(Block(fence, language, "\n".join(held)))
+                fence = 0
+            else:
+                fence, language, held = number, line.removeprefix("```").strip(), []
+        elif fence:
+            held.append(line)
+        elif line.startswith("## "):
+            if blocks:
+                yield Section(path.name, title, blocks)
+            title, blocks = line.removeprefix("## ").strip(), []
+
+
+SECTIONS = [section for page in PAGES for section in sections(page)]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[LevadaBroker]:
+    with LevadaBroker(tmp_path / "broker", flags=["--grpc-port", "0", "--http-port", "0"]) as running:
+        yield running
+
+
+class Reader:
+    """Does what it is told, in a directory of its own."""
+
+    def __init__(self, home: Path, broker: LevadaBroker) -> None:
+        self.home = home
+        self.addresses = {
+            f"{host}:{port}": str(broker.ready[front])
+            for front, port in (("kafka", 9092), ("grpc", 9094), ("http", 9095))
+            for host in ("127.0.0.1", "localhost")
+        }
+        programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("LEVADA_")}
+        at = {"LEVADA_BOOTSTRAP": str(broker.ready["kafka"]), "LEVADA_ADDRESS": str(broker.ready["grpc"])}
+        self.environment = {**kept, **at, "PATH": programs, "NO_COLOR": "1", "COLUMNS": "150"}
+
+    def here(self, text: str) -> str:
+        """The same, for the broker that runs here."""
+        for told, true in self.addresses.items():
+            text = text.replace(told, true)
+        return text
+
+    def run(self, command: list[str] | str) -> str:
+        done = subprocess.run(
+            command,
+            shell=isinstance(command, str),
+            executable="/bin/bash" if isinstance(command, str) else None,
+            cwd=self.home,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def console(self, block: Block) -> None:
+        for command, told in commands(block.text):
+            if command.startswith(NOT_HERE):
+                continue
+            if "kcat " in command:
+                need("kcat", bool(shutil.which("kcat")))
+            printed = self.run(self.here(command))
+            if told:
+                check(told, printed.splitlines(), command)
+
+    def python(self, block: Block) -> None:
+        program = self.home / f"block_{block.line}.py"
+        program.write_text(self.here(block.text) + "\n")
+        if re.search(r"^(async )?def test_", block.text, re.MULTILINE):
+            self.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(program)])
+            return
+        printed = self.run([sys.executable, str(program)])
+        if told := re.findall(r"# → (.*)$", block.text, re.MULTILINE):
+            check(told, printed.splitlines(), f"the program in line {block.line}")
+
+
+def commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """What is typed, with what it is said to print. A line that ends with a backslash goes on."""
+    for typed in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        lines = typed.rstrip("\n").split("\n")
+        command = lines.pop(0)
+        while command.endswith("\\"):
+            command = f"{command[:-1]}{lines.pop(0)}"
+        yield re.sub(r"\s+#.*$", "", command), lines
+
+
+def check(told: list[str], printed: list[str], what: str) -> None:
+    """Line by line the same, but for what the page leaves out."""
+    patterns = [re.escape(line.rstrip()).replace("…", ".*") for line in told]
+    seen = [line.rstrip() for line in printed]
+    matches = len(patterns) == len(seen) and all(map(re.fullmatch, patterns, seen))
+    assert matches, f"{what}: the page says\n{chr(10).join(told)}\nand this came\n{chr(10).join(printed)}"
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: f"{section.page}: {section.title}")
+def test_the_page_is_right(section: Section, broker: LevadaBroker, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    reader = Reader(home, broker)
+    for block in section.blocks:
+        (reader.console if block.language == "console" else reader.python)(block)
+
+
+def test_every_section_of_the_readme_that_shows_commands_is_run() -> None:
+    titles = {section.title for section in SECTIONS if section.page == "README.md"}
+    assert {"Use it with what you have", "The command line", "In your tests"} <= titles
