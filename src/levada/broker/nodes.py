@@ -87,7 +87,9 @@ class Nodes:
         known = self._nodes.get(node_id)
         if known is not None and known.own:
             if address not in ("", known.address):
-                raise InvalidNode(f"node {node_id} is this broker itself, at {known.address}; it cannot be at {address}")
+                raise InvalidNode(
+                    f"node {node_id} is this broker itself, at {known.address}; it cannot be at {address}"
+                )
             return known._replace(last_heartbeat_ms=now_ms)
         check_address(node_id, address)
         if kafka:

@@ -18,6 +18,7 @@ PARTITIONS_MAX: Final = 100_000
 TOPICS: Final = "__levada.topics"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
+NODES: Final = "__levada.nodes"
 
 #: What the engine itself keeps its state in; always one partition, never deleted.
 KEPT_TOPICS: Final = frozenset({TOPICS, CONSUMER_OFFSETS, TRANSACTION_STATE})
@@ -32,7 +33,7 @@ INTERNAL_TOPICS: Final = frozenset(
         "__levada.pipelines",
         "__levada.schedule",
         "__levada.leases",
-        "__levada.nodes",
+        NODES,
     }
 )
 

@@ -48,6 +48,7 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_SIZE
 _SIZE: Final = Struct(">8xi")
 _STAMP: Final = Struct(">qii")
+_OFFSETS: Final = Struct(">q15xi")
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
@@ -256,6 +257,16 @@ def checksum(view: memoryview | bytearray) -> int:
         crc: int = crc32c(covered)
     _CRC.pack_into(view, 17, crc)
     return crc
+
+
+def end_of(buffer: bytes | bytearray | memoryview) -> int:
+    """The offset after the last of these whole batches, of which there is at least one and which are what they say."""
+    last, position, end = 0, 0, len(buffer)
+    while position < end:
+        last = position
+        position += LENGTH_END + _SIZE.unpack_from(buffer, position)[0]
+    base_offset, last_offset_delta = _OFFSETS.unpack_from(buffer, last)
+    return int(base_offset + last_offset_delta + 1)
 
 
 def batches(buffer: bytes | bytearray | memoryview) -> Iterator[Batch]:

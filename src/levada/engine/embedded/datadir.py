@@ -198,6 +198,15 @@ class DataDir:
         found = (SegmentFile(str(directory / name), int(name[:20])) for name in names if _SEGMENT.fullmatch(name))
         return sorted(found, key=lambda segment: segment.base_offset)
 
+    def size_bytes(self) -> int:
+        """Bytes of log in all partitions."""
+        total = 0
+        for at in self.partitions():
+            for segment in self.segments(at):
+                with contextlib.suppress(FileNotFoundError):  # retention took it while we looked
+                    total += self.disk.size(segment.path)
+        return total
+
     def deleted(self) -> list[Path]:
         """Directories that a deletion left behind."""
         return [self.topics / name for name in self.disk.listdir(str(self.topics)) if name.endswith(DELETED)]

@@ -37,6 +37,7 @@ from levada.engine.embedded.topics import Configs, Topics
 from levada.engine.embedded.transaction_limits import TransactionLimits
 from levada.engine.embedded.transactions import Transactions
 from levada.engine.embedded.upkeep import Upkeep
+from levada.engine.histogram import Histogram
 from levada.engine.names import CONSUMER_OFFSETS, TOPICS, TRANSACTION_STATE
 from levada.engine.port import (
     Acks,
@@ -48,6 +49,7 @@ from levada.engine.port import (
     Found,
     Isolation,
     Owner,
+    Placement,
     Slice,
     TopicInfo,
     TopicSpec,
@@ -269,6 +271,28 @@ class EmbeddedEngine(Engine):
     def open_partitions(self) -> Sequence[Partition]:
         """Those in use since the start; for measuring and for naming damage."""
         return self._partitions.all()
+
+    @property
+    def sync_latency(self) -> Histogram:
+        """How long syncs took."""
+        return self._syncer.latency
+
+    @property
+    def unrecovered(self) -> int:
+        """Partitions that are still to be brought in order after a crash."""
+        return self._partitions.unrecovered
+
+    def records(self) -> tuple[int, int]:
+        """Records that came in and went out since the start."""
+        return self._partitions.records()
+
+    async def bytes_on_disk(self) -> int:
+        """Of all logs."""
+        return await self.in_thread(self._data.size_bytes)
+
+    def place_by(self, place: Callable[[TopicInfo | None, int, int], Placement]) -> None:
+        """Have this called for where a topic's partitions are to lie: the topic as it was, if it was, partitions, copies."""
+        self._topics.place = place
 
     def config_of(self, topic: str) -> TopicConfig:
         """UnknownTopic."""

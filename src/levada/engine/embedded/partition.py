@@ -22,10 +22,11 @@ from levada.engine.embedded.shrinker import Shrinker
 from levada.engine.embedded.syncer import Syncer
 from levada.engine.embedded.workers import Workers
 from levada.engine.port import Aborted, At, Bounds, Isolation, Slice
-from levada.errors import DamagedLog, LevadaError, OffsetOutOfRange, StorageFailed
+from levada.errors import DamagedLog, LevadaError, OffsetOutOfRange, StorageFailed, StorageFull
 from levada.log.log import Log
 from levada.log.results import Appended, Damage, Found
-from levada.records.batch import Batch
+from levada.log.stretch import Stretch
+from levada.records.batch import Batch, end_of
 from levada.records.build import end_marker
 
 _COMMITTED: Final = Isolation.READ_COMMITTED
@@ -81,6 +82,12 @@ class Partition:
         self._gone = False
         #: Told what the broker itself has written here: ends of transactions, and what they hold. For whoever keeps a memory of it.
         self.observer: Callable[[Batch], None] | None = None
+        #: Since it was opened, for measuring: transaction markers count, what was not stored again does not.
+        self.records_in = self.bytes_in = 0
+        self.records_out = self.bytes_out = 0
+        #: Why it takes no writes since a sync failed, and when the disk last had no room for one: 0 once it has again.
+        self.sync_error: str | None = None
+        self.full_ms = 0
         self.shrinker = Shrinker(at, log, workers, shrunk=lambda: self._wake(0), broken=self.found_damage)
         self.config = log.config
         self._intake = Intake(self.config)
@@ -136,9 +143,7 @@ class Partition:
         now_ms = self._now_ms()
         if not internal:
             batch = self._intake.admit(batch, now_ms)
-        appended = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, sequences=not internal)
-        if not appended.duplicate:
-            self._written(batch.size)
+        appended = self._store(batch, now_ms, sequences=not internal)
         if internal and self.observer is not None:
             self.observer(batch)
         return appended
@@ -159,8 +164,19 @@ class Partition:
         left = screen(batch, self.log.end_offset)
         if left is None:
             return None
-        appended = self.log.append(left, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        self._written(left.size)
+        return self._store(left, now_ms)
+
+    def _store(self, batch: Batch, now_ms: int, *, sequences: bool = True) -> Appended:
+        try:
+            appended = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, sequences=sequences)
+        except StorageFull:
+            self.full_ms = now_ms
+            raise
+        if not appended.duplicate:
+            self.records_in += batch.record_count
+            self.bytes_in += batch.size
+            self.full_ms = 0
+            self._written(batch.size)
         return appended
 
     def admit(self, batch: Batch) -> Batch:
@@ -242,6 +258,11 @@ class Partition:
             self.found_damage()
             raise
 
+    def count_out(self, offset: int, batches: Stretch | bytes | bytearray | memoryview) -> None:
+        """These batches go to a reader who asked for `offset`. Records are counted by their offsets."""
+        self.bytes_out += len(batches)
+        self.records_out += (batches.end_offset if isinstance(batches, Stretch) else end_of(batches)) - offset
+
     async def offset_at(self, timestamp_ms: int) -> Found | None:
         """The first visible record at or after this time."""
         self._check_here()
@@ -315,6 +336,7 @@ class Partition:
 
     def sync_failed(self, error: Exception) -> None:
         reason = f"{self.at}: the disk could not make it durable: {error}; no more is written until the broker restarts"
+        self.sync_error = reason
         _log.error("sync failed", partition=str(self.at), reason=str(error))
         self._refuse(lambda: StorageFailed(reason))
 

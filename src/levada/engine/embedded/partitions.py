@@ -78,6 +78,8 @@ class Partitions:
         #: Of each partition that a crash left: held by whoever opens it, the loop or a worker.
         self._turns = {at: threading.Lock() for at in data.recovery.unrecovered}
         self._recovering: asyncio.Task[None] | None = None
+        #: Of partitions whose topic was deleted since the start.
+        self._records_in_gone = self._records_out_gone = 0
         #: Directories that look like a partition of no topic, and do not say whose they are. They are left alone.
         self._strays: set[str] = set()
 
@@ -89,6 +91,20 @@ class Partitions:
         """UnknownTopic, UnknownPartition; StorageFull or StorageFailed when it cannot be opened."""
         found = self._open.get((topic, index))  # type: ignore[call-overload]  # an At is that tuple
         return found if found is not None else self._open_first(topic, index)
+
+    def records(self) -> tuple[int, int]:
+        """How many came in and went out since the start, of all topics together."""
+        partitions = self._open.values()
+        return (
+            self._records_in_gone + sum(partition.records_in for partition in partitions),
+            self._records_out_gone + sum(partition.records_out for partition in partitions),
+        )
+
+    @property
+    def unrecovered(self) -> int:
+        """How many are still to be brought in order after a crash."""
+        working = self._recovering is not None and not self._recovering.done()
+        return len(self._data.recovery.unrecovered) if working else 0
 
     def if_open(self, at: At) -> Partition | None:
         return self._open.get(at)
@@ -196,6 +212,8 @@ class Partitions:
             partition.retire(gone)
             await partition.shrinker.stop(gone())
             await self._syncer.quiet(partition)
+            self._records_in_gone += partition.records_in
+            self._records_out_gone += partition.records_out
             del self._open[partition.at]
             partition.log.abandon()
         try:

@@ -15,7 +15,10 @@ import heapq
 import itertools
 import threading
 from queue import SimpleQueue
+from time import perf_counter_ns
 from typing import Final, Protocol
+
+from levada.engine.histogram import Histogram
 
 THREADS_MAX: Final = 8
 
@@ -53,6 +56,8 @@ class Syncer:
         self._again: set[Syncable] = set()
         self._done: list[_Outcome] = []
         self._lock = threading.Lock()
+        #: How long each sync took, for measuring.
+        self.latency = Histogram()
         self._quiet: dict[Syncable, list[asyncio.Future[None]]] = {}
         self._due: list[tuple[float, int, Syncable]] = []
         self._scheduled: set[Syncable] = set()
@@ -110,11 +115,14 @@ class Syncer:
 
     def _work(self) -> None:
         while (log := self._queue.get()) is not None:
+            began_ns = perf_counter_ns()
             try:
                 outcome: _Outcome = (log, log.sync())
             except Exception as error:
                 outcome = (log, error)
+            took_ns = perf_counter_ns() - began_ns
             with self._lock:
+                self.latency.observe(took_ns)
                 first = not self._done
                 self._done.append(outcome)
             if first:  # one wake-up serves all that is done by the time the loop comes round

@@ -41,7 +41,7 @@ _PER_PARTITION: Final[Sequence[tuple[_Family, str, str, Callable[[Partition], in
     (CounterMetricFamily, "levada_bytes_in", "Bytes of records stored, as they came.", lambda each: each.bytes_in),
     (CounterMetricFamily, "levada_messages_out", "Records sent to readers.", lambda each: each.records_out),
     (CounterMetricFamily, "levada_bytes_out", "Bytes of records sent to readers.", lambda each: each.bytes_out),
-    (GaugeMetricFamily, "levada_log_size_bytes", "Bytes of records on disk.", lambda each: each.log.size),
+    (GaugeMetricFamily, "levada_log_size_bytes", "Bytes of records on disk.", lambda each: each.log.size_bytes),
 )
 
 
@@ -70,9 +70,7 @@ class BrokerCollector(Collector):
     def _broker(self, free: int) -> Iterator[Metric]:
         engine, infos = self._engine, self._engine.view.all()
         info = InfoMetricFamily("levada", "This broker.")
-        info.add_metric(
-            (), {"version": __version__, "cluster_id": engine.cluster_id, "node": self._sources.node_name}
-        )
+        info.add_metric((), {"version": __version__, "cluster_id": engine.cluster_id, "node": self._sources.node_name})
         yield info
         yield _gauge("levada_topics", "Topics, internal ones included.", len(infos))
         yield _gauge("levada_partitions", "Partitions of all topics.", sum(each.partitions for each in infos))
@@ -112,9 +110,7 @@ class BrokerCollector(Collector):
             GaugeMetricFamily, "levada_publish_waiting_messages", "Published natively, not durable yet.", _AT, records
         )
         sizes = (((labels), load.size) for labels, load in waiting)
-        yield from _pieces(
-            GaugeMetricFamily, "levada_publish_waiting_bytes", "The same in bytes.", _AT, sizes
-        )
+        yield from _pieces(GaugeMetricFamily, "levada_publish_waiting_bytes", "The same in bytes.", _AT, sizes)
 
     def _partitions(self) -> Iterator[Metric]:
         partitions = [((each.at.topic, str(each.at.partition)), each) for each in self._engine.open_partitions()]
@@ -173,9 +169,7 @@ def _gauge(name: str, doc: str, value: float) -> Metric:
     return GaugeMetricFamily(name, doc, value)
 
 
-def _histogram(
-    name: str, doc: str, counted: Iterable[tuple[str, Histogram]], labels: Sequence[str] = ()
-) -> Metric:
+def _histogram(name: str, doc: str, counted: Iterable[tuple[str, Histogram]], labels: Sequence[str] = ()) -> Metric:
     family = HistogramMetricFamily(name, doc, labels=labels)
     for label, histogram in counted:
         buckets = [(floatToGoString(bound), float(count)) for bound, count in histogram.buckets()]

@@ -44,9 +44,7 @@ class HttpFront:
         try:
             self._socket = _listen(self._host, self._port)
         except OSError as error:
-            raise CannotListen(
-                f"cannot listen on {self._host}:{self._port} for HTTP: {_reason(error)}"
-            ) from error
+            raise CannotListen(f"cannot listen on {self._host}:{self._port} for HTTP: {_reason(error)}") from error
         self._loop.add_reader(self._socket.fileno(), self._first)
 
     @property

@@ -10,12 +10,14 @@ import shutil
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from levada.config import MiB
+from levada.config import SECOND_MS, MiB
 from levada.engine.embedded.partition import Partition
 from levada.fronts.http.sources import Sources
 
 #: With less room than this the next segment may not find any.
 ROOM_BYTES_MIN: Final = MiB
+#: For so long a refused write tells of a full disk (or of a quota, which the room does not tell of).
+REFUSED_MS: Final = 30 * SECOND_MS
 #: So many partitions are named; the others are counted.
 _NAMED_MAX: Final = 10
 
@@ -37,7 +39,7 @@ def checks(sources: Sources, free_bytes: int) -> list[Check]:
     unsynced = [str(each.sync_error) for each in partitions if each.sync_error is not None]
     return [
         Check("damaged", _named(damaged), unwell=True),
-        Check("disk_full", _full(partitions, free_bytes), unwell=True, unready=True),
+        Check("disk_full", _full(partitions, free_bytes, sources.engine.now_ms()), unwell=True, unready=True),
         Check("sync_failed", _named(unsynced), unwell=True, unready=True),
         Check("closing", "the broker is closing" if sources.is_closing() else "", unready=True),
         Check("recovering", _recovering(sources), unready=True),
@@ -49,10 +51,10 @@ def free_bytes(sources: Sources) -> int:
     return shutil.disk_usage(sources.engine.config.data).free
 
 
-def _full(partitions: Sequence[Partition], free: int) -> str:
+def _full(partitions: Sequence[Partition], free: int, now_ms: int) -> str:
     if free < ROOM_BYTES_MIN:
         return f"{free} bytes are free on the disk"
-    refused = [str(each.at) for each in partitions if each.is_full]
+    refused = [str(each.at) for each in partitions if each.full_ms and now_ms - each.full_ms < REFUSED_MS]
     return f"there was no room for the last write to {_named(refused)}" if refused else ""
 
 

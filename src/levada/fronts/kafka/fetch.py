@@ -41,6 +41,8 @@ def _written(call: Call, interest: Interest, reading: Reading) -> Body:
     topics: dict[object, list[Fetched]] = {}
     fenced = False
     for row in interest.to_tell(reading.rows):
+        if row.fetched.records and row.partition is not None:
+            row.partition.count_out(row.offset, row.fetched.records)
         topics.setdefault(row.topic, []).append(row.fetched)
         fenced = fenced or row.fetched.current_leader is not None
     node = call.node
