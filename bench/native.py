@@ -32,6 +32,7 @@ SECTIONS: dict[str, Callable[[sections.Run], None]] = {
     "single": sections.single,
     "delivery": sections.delivery,
     "throughput": sections.throughput,
+    "each": sections.each,
 }
 ALL = (*SECTIONS, "memory")
 DURABILITIES: tuple[Durability, ...] = ("os", "fsync")

@@ -22,6 +22,10 @@ class LevadaWork:
     async def publish_many(self, stream: str, values: Sequence[bytes]) -> None:
         self._producer.publish_many(stream, values)
 
+    async def publish_each(self, stream: str, values: Sequence[bytes]) -> None:
+        for value in values:
+            self._producer.publish(stream, value)
+
     async def flush(self) -> None:
         self._producer.flush()
 

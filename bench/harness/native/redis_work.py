@@ -25,6 +25,9 @@ class RedisWork:
             pipeline.xadd(stream, {"v": value})
         pipeline.execute()
 
+    async def publish_each(self, stream: str, values: Sequence[bytes]) -> None:
+        raise NotImplementedError("redis-py has no such call: what is not in a pipeline is waited for")
+
     async def flush(self) -> None:
         """A pipeline returns when it is acknowledged."""
 

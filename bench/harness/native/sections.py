@@ -83,6 +83,16 @@ def throughput(run: Run) -> None:
     run.add("memory", "resident after publishing and consuming", "MB", run.resident_mb())
 
 
+def each(run: Run) -> None:
+    """One call a message, none waited for: what most programs do. Redis has no such call."""
+    if run.kind == "redis":
+        return
+    count = run.amount(os=200_000, fsync=50_000, quick=10_000)
+    run.do("create", "each")
+    found = run.do("each", "each", warm=count // 5, count=count)
+    run.add("publish", "one call a message, not waiting", "messages/s", found["per_second"], more=True)
+
+
 def single(run: Run) -> None:
     """One at a time, each acknowledged before the next."""
     count = run.amount(os=20_000, fsync=5_000, quick=1_000)

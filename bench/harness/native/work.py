@@ -14,6 +14,7 @@ from typing import Protocol
 BATCH = 100
 SIZE = 100
 Payload = bytes
+Publish = Callable[[str, Sequence[Payload]], Awaitable[None]]
 
 
 class Work(Protocol):
@@ -22,6 +23,10 @@ class Work(Protocol):
     async def create(self, stream: str) -> None: ...
     async def publish_many(self, stream: str, values: Sequence[Payload]) -> None:
         """Send; may return before it is acknowledged, but holds back when too much is under way."""
+        ...
+
+    async def publish_each(self, stream: str, values: Sequence[Payload]) -> None:
+        """Send one call a message, without waiting for each; the client may put them together."""
         ...
 
     async def flush(self) -> None:
@@ -51,13 +56,22 @@ def quantiles(took_ms: list[float]) -> dict[str, float]:
 
 async def batched(work: Work, stream: str, warm: int, count: int) -> dict[str, float]:
     """Publish in batches of a hundred as fast as it goes, until all is acknowledged."""
+    return await _publish(work, work.publish_many, stream, warm, count)
+
+
+async def each(work: Work, stream: str, warm: int, count: int) -> dict[str, float]:
+    """Publish with one call a message as fast as it goes, until all is acknowledged."""
+    return await _publish(work, work.publish_each, stream, warm, count)
+
+
+async def _publish(work: Work, publish: Publish, stream: str, warm: int, count: int) -> dict[str, float]:
     batch = values(BATCH)
     for _ in range(warm // BATCH):
-        await work.publish_many(stream, batch)
+        await publish(stream, batch)
     await work.flush()
     start = time.perf_counter()
     for _ in range(count // BATCH):
-        await work.publish_many(stream, batch)
+        await publish(stream, batch)
     await work.flush()
     return {"per_second": count / (time.perf_counter() - start)}
 
