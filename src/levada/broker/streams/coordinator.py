@@ -10,25 +10,20 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from levada.broker.groups.config import GroupConfig
-from levada.broker.streams.directory import Directory
 from levada.broker.streams.generations import Generations, Topics
 from levada.broker.streams.group import DynamicGroup, FixedGroup, Group
 from levada.broker.streams.kinds import Kind, NoRival, Rival
 from levada.broker.streams.member import Changed, Member
-from levada.broker.streams.registration import Registered
-from levada.config import INT32_MAX
+from levada.broker.streams.registrations import Registrations, check_consumer
 from levada.engine.embedded.group_snapshot import GroupSnapshot
 from levada.engine.port import At
 from levada.errors import (
-    FencedInstance,
     GroupFull,
     GroupKindMismatch,
     IllegalGeneration,
     InvalidRequest,
     ShuttingDown,
-    UnknownGroup,
     UnknownMember,
-    UnknownTopic,
 )
 
 
@@ -36,7 +31,7 @@ async def _at_once(receipt: int) -> None:
     """For groups that are kept in memory alone."""
 
 
-class StreamGroups(Directory):
+class StreamGroups(Registrations):
     """Joins, registrations, signs of life and leaves of native groups.
 
     A member's first assignment is in the Member that join() or attach() returns; every later one it is told through
@@ -126,85 +121,21 @@ class StreamGroups(Directory):
         self._generations.remove(group, group.member(member_id), now_ms)
         self._after_removal(group, f"{member_id} left")
 
-    # The fixed form
-
-    def register(self, topic: str, group_id: str, consumers: int, now_ms: int) -> Registered:
-        """Have so many consumers read this topic: consumer i every partition with partition % consumers == i.
-
-        The same number again changes nothing, and with another topic adds that. Another number holds for all topics of
-        the group: it begins a new generation, and the consumers of the one before are told and fenced.
-        GroupKindMismatch, InvalidGroupId, UnknownTopic, InvalidRequest, StorageError.
-        """
-        self._check_id(group_id)
-        self._check_topics([topic])
-        if not 1 <= consumers <= INT32_MAX:
-            raise InvalidRequest(f"group {group_id} with {consumers} consumers: must be from 1 to {INT32_MAX}")
-        self._check_rival(group_id)
-        group = self._groups.get(group_id)
-        if isinstance(group, FixedGroup) and group.consumers == consumers:
-            return self._register_topic(group, topic)
-        if isinstance(group, DynamicGroup) and group.members:
-            raise GroupKindMismatch(f"group {group_id} is dynamic and has {len(group.members)} members")
-        return self._register_anew(group, group_id, topic, consumers, now_ms)
-
-    def attach(
-        self,
-        group_id: str,
-        consumer: int,
-        generation: int = 0,
-        *,
-        session_timeout_ms: int,
-        now_ms: int,
-        changed: Changed,
-        topics: Sequence[str] = (),
-        client_id: str = "",
-        host: str = "",
-    ) -> Member:
-        """Be consumer i of a registered group, of this generation; 0 is the one it is in.
-
-        Whoever is that consumer already is told so and fenced: the newer takes over. Topics, where given, must be among
-        those that are registered, and it reads them alone. UnknownGroup, GroupKindMismatch, IllegalGeneration,
-        InvalidRequest, UnknownTopic, InvalidSessionTimeout.
-        """
-        self._check_session(session_timeout_ms)
-        group = self._fixed(group_id)
-        if generation:
-            group.check_generation(generation)
-        _check_consumer(group, consumer)
-        _check_registered(group, topics)
-        member = Member(
-            f"{client_id or 'consumer'}-{consumer}-{uuid.uuid4()}",
-            group_id,
-            topics=topics,
-            client_id=client_id,
-            host=host,
-            session_timeout_ms=session_timeout_ms,
-            changed=changed,
-            consumer=consumer,
-        )
-        older = group.seats.get(consumer)
-        if older is not None:
-            reason = f"consumer {consumer} of group {group_id} was taken over by {member.id}"
-            self._generations.fence(group, older, FencedInstance(reason), now_ms)
-        self._seat(group, member, now_ms)
-        self._generations.reshare(group, silent=member)
-        return member
-
     # What happens around them
 
     def topics_changed(self, now_ms: int) -> None:
         """Topics were made, expanded or deleted: whoever reads them is told. A topic made again is another one."""
         for group in list(self._groups.values()):
-            seen = self._generations.look(group.topics)
-            if seen == group.seen:
-                continue
-            gone = {topic for topic, before in group.seen.items() if topic not in seen or seen[topic].id != before.id}
             if isinstance(group, FixedGroup):
-                self._deregister(group, gone, now_ms)
-            else:
-                if gone & seen.keys():
-                    left = {topic: one for topic, one in seen.items() if topic not in gone}
-                    self._generations.begin(group, f"gone: {', '.join(sorted(gone))}", seen=left)
+                self._registered_topics_changed(group, now_ms)
+                continue
+            seen = self._generations.look(group.topics)
+            replaced = group.replaced(seen)
+            if replaced:
+                # Let go of first, so that nobody reads on in the new one where it was in the old.
+                left = {topic: one for topic, one in seen.items() if topic not in replaced}
+                self._generations.begin(group, f"made again: {', '.join(sorted(replaced))}", seen=left)
+            if seen != group.seen:
                 self._generations.begin(group, "its topics changed", seen=seen)
 
     def moved(self, group_id: str, offsets: Mapping[At, int], now_ms: int) -> None:
@@ -268,11 +199,6 @@ class StreamGroups(Directory):
 
     # Within
 
-    def _seat(self, group: Group, member: Member, now_ms: int) -> None:
-        group.add(member, now_ms)
-        member.receipt = group.receipt
-        self._generations.touch(group, member, now_ms)
-
     def _dynamic(self, group_id: str, now_ms: int) -> DynamicGroup:
         """The group to join, made where there is none. GroupKindMismatch, GroupFull."""
         self._check_rival(group_id)
@@ -285,59 +211,6 @@ class StreamGroups(Directory):
         if len(group.members) >= self.config.size_max:
             raise GroupFull(f"group {group_id} has group.max.size={self.config.size_max} members already")
         return group
-
-    def _fixed(self, group_id: str) -> FixedGroup:
-        self._check_id(group_id)
-        self._check_rival(group_id)
-        group = self._groups.get(group_id)
-        if isinstance(group, FixedGroup):
-            return group
-        if group is not None and group.members:
-            raise GroupKindMismatch(f"group {group_id} is dynamic: nobody is consumer i of it")
-        raise UnknownGroup(f"group {group_id} is not registered")
-
-    def _register_topic(self, group: FixedGroup, topic: str) -> Registered:
-        if topic in group.registered:
-            return Registered(group.generation, same=True, receipt=group.receipt)
-        group.registered.add(topic)
-        try:
-            receipt = self._generations.save(group)
-        except BaseException:
-            group.registered.remove(topic)
-            raise
-        self._generations.reshare(group)
-        return Registered(group.generation, same=False, receipt=receipt)
-
-    def _register_anew(
-        self, before: Group | None, group_id: str, topic: str, consumers: int, now_ms: int
-    ) -> Registered:
-        topics = before.registered | {topic} if isinstance(before, FixedGroup) else {topic}
-        last = self.rival.give_up(group_id, now_ms) if before is None else before.generation
-        group = FixedGroup(group_id, last + 1, now_ms, consumers, topics)
-        receipt = self._generations.save(group)
-        group.seen = self._generations.look(topics)
-        self._groups[group_id] = group
-        reason = IllegalGeneration(
-            f"group {group_id} was registered anew, with {consumers} consumers: it is in generation {group.generation}"
-        )
-        for member in list(before.members.values()) if before is not None else ():
-            self._generations.fence(before, member, reason, now_ms)  # type: ignore[arg-type]
-        return Registered(group.generation, same=False, receipt=receipt)
-
-    def _deregister(self, group: FixedGroup, gone: set[str], now_ms: int) -> None:
-        """A registration ends with its topic; the group with its last one."""
-        group.registered -= gone
-        if group.registered:
-            if gone:
-                self._generations.keep(group)
-            self._generations.reshare(group)
-            return
-        for member in list(group.members.values()):
-            reason = UnknownTopic(f"what group {group.id} was registered for was deleted: {', '.join(sorted(gone))}")
-            self._generations.fence(group, member, reason, now_ms)
-        # What is left is the number of its last generation, for whoever takes the id up again.
-        left = self._groups[group.id] = DynamicGroup(group.id, group.generation, now_ms)
-        self._generations.keep(left)
 
     def _session_over(self, group: Group, member: Member, now_ms: int) -> None:
         reason = f"member {member.id} of group {group.id} gave no sign of life for {member.session_timeout_ms} ms"
@@ -355,30 +228,12 @@ class StreamGroups(Directory):
             raise UnknownMember(f"there is no native group {group_id}, so no member {member_id!r} of it")
         return group
 
-    def _check_topics(self, topics: Sequence[str]) -> None:
-        found = self._generations.look(topics)
-        for topic in topics:
-            if topic not in found:
-                raise UnknownTopic(f"there is no topic {topic!r}")
-
-
-def _check_consumer(group: FixedGroup, consumer: int) -> None:
-    if not 0 <= consumer < group.consumers:
-        raise InvalidRequest(f"consumer {consumer} of group {group.id}: must be from 0 to {group.consumers - 1}")
-
-
-def _check_registered(group: FixedGroup, topics: Sequence[str]) -> None:
-    for topic in topics:
-        if topic not in group.registered:
-            known = ", ".join(sorted(group.registered))
-            raise UnknownTopic(f"group {group.id} is registered for {known}, not for {topic!r}")
-
 
 def _check_by_number(group: Group, consumer: int, at: At | None) -> None:
     """A commit by a consumer's number, which does while nobody is attached under it."""
     if not isinstance(group, FixedGroup):
         raise GroupKindMismatch(f"group {group.id} is {group.kind.value}: nobody is consumer {consumer} of it")
-    _check_consumer(group, consumer)
+    check_consumer(group, consumer)
     holder = group.seats.get(consumer)
     if holder is not None:
         raise UnknownMember(f"consumer {consumer} of group {group.id} is {holder.id}: commit by that id")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -60,6 +60,10 @@ class Group(ABC):
     @property
     def partitions(self) -> dict[str, int]:
         return {topic: seen.partitions for topic, seen in self.seen.items()}
+
+    def replaced(self, seen: Mapping[str, Seen]) -> set[str]:
+        """Topics that were deleted and made again since the group last looked."""
+        return {topic for topic, before in self.seen.items() if topic in seen and seen[topic].id != before.id}
 
     @abstractmethod
     def share(self) -> None:
