@@ -17,10 +17,9 @@ from levada.config import (
     BrokerConfig,
     Setting,
     coarse_names,
-    nearest_or_all,
     topic_names_by_synonym,
 )
-from levada.errors import InvalidConfig
+from levada.errors import InvalidConfig, nearest
 
 
 class Level(enum.Enum):
@@ -64,9 +63,13 @@ class LiveSettings:
         return [*given, (Level.DEFAULT, known(name).default)]
 
     def changed(self, level: Level, changes: Mapping[str, str | None]) -> Mapping[str, str]:
-        """What the level would say with these set or, where None, unset. Changes nothing. InvalidConfig."""
+        """What the level would say with these set or, where None, unset. Changes nothing. InvalidConfig.
+
+        Unsetting what is not set is fine, whatever its name: Kafka's tools clear settings nobody has set.
+        """
         for name, value in changes.items():
-            check(name, value)
+            if value is not None:
+                check(name, value)
         merged = {**self._levels[level], **changes}
         return {name: value for name, value in merged.items() if value is not None}
 
@@ -94,7 +97,7 @@ def known(name: str) -> Setting:
         return replace(TOPIC_SETTINGS[short], name=name)
     if short in TOPIC_SETTINGS:
         raise InvalidConfig(f"{name} is a setting of topics; for all of them it is {TOPIC_SETTINGS[short].synonym}")
-    raise InvalidConfig(f"unknown broker setting {name!r}{nearest_or_all(name, _names())}")
+    raise InvalidConfig(f"unknown broker setting {name!r}{nearest(name, _names())}")
 
 
 def is_changeable(name: str) -> bool:
@@ -102,15 +105,14 @@ def is_changeable(name: str) -> bool:
     return name in topic_names_by_synonym() or (name in BROKER_SETTINGS and not BROKER_SETTINGS[name].read_only)
 
 
-def check(name: str, value: str | None) -> None:
-    """InvalidConfig, unless this may be set (with None: unset) while the broker runs."""
+def check(name: str, value: str) -> None:
+    """InvalidConfig, unless this may be set while the broker runs."""
     if name in coarse_names():
         raise InvalidConfig(f"{name} is read only when the broker starts; while it runs, {coarse_names()[name]} is set")
     setting = known(name)
     if not is_changeable(name):
         raise InvalidConfig(f"cannot update these configs dynamically: {name}; it is {setting.doc}")
-    if value is not None:
-        setting.validate(value)
+    setting.validate(value)
 
 
 def _names() -> set[str]:

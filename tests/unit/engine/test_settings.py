@@ -64,13 +64,13 @@ def test_whoever_watches_is_called_once_the_change_holds() -> None:
         ("num.partitions", "many", "whole number"),
         ("log.retention.ms", "soon", "log.retention.ms='soon'"),
         ("log.dirs", "/x", "cannot update these configs dynamically: log.dirs"),
-        ("node.id", None, "cannot update these configs dynamically: node.id"),
+        ("node.id", "1", "cannot update these configs dynamically: node.id"),
         ("log.retention.hours", "1", "log.retention.ms is set"),
         ("retention.ms", "1", "for all of them it is log.retention.ms"),
         ("num.partition", "1", "did you mean num.partitions?"),
     ],
 )
-def test_what_may_not_be_set_is_refused_by_name_and_changes_nothing(name: str, value: str | None, said: str) -> None:
+def test_what_may_not_be_set_is_refused_by_name_and_changes_nothing(name: str, value: str, said: str) -> None:
     settings = live()
     with pytest.raises(InvalidConfig) as refusal:
         settings.changed(
@@ -79,6 +79,11 @@ def test_what_may_not_be_set_is_refused_by_name_and_changes_nothing(name: str, v
     assert said in str(refusal.value)
     assert settings.at(Level.BROKER) == {}
     assert settings.number("num.partitions") == 2
+
+
+def test_unsetting_what_is_not_set_is_fine_whatever_its_name() -> None:
+    """Kafka's tools clear throttles that nobody has set."""
+    assert live().changed(Level.BROKER, {"leader.replication.throttled.rate": None, "num.partitions": None}) == {}
 
 
 def test_what_is_known_only_at_start_is_not_changeable() -> None:

@@ -3,7 +3,7 @@
 - Set, delete, and for lists append and subtract; all changes of one resource together or none.
 - Of topics, and of brokers: this one by its id, all of them by "". A broker's settings count over what it was started with, at once
   and after every restart; what can only be given at start is refused by name.
-- Unlike Kafka, which keeps broker settings it does not know, an unknown name is refused.
+- Deleting what is not set is fine. Unlike Kafka, which keeps broker settings it does not know, an unknown name is refused.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from levada.config import TOPIC_SETTINGS, Setting, check_topic_settings
+from levada.config import TOPIC_SETTINGS, check_topic_settings
 from levada.engine.settings import Level, known
-from levada.errors import InvalidConfig, InvalidRequest, LevadaError, UnknownTopic, nearest
+from levada.errors import InvalidConfig, InvalidRequest, LevadaError, UnknownTopic
 from levada.fronts.kafka.answers import OK, refused, repeated
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.describe_configs import BROKER, TOPIC, broker_level
@@ -60,12 +60,20 @@ async def _alter(item: Any, request: Any, call: Call, changes: Changes, twice: s
             if not request.validate_only:
                 await engine.alter(target.topic, wanted)
         else:
-            engine.settings.changed(target.level, wanted)
+            _check_broker(target.level, wanted, call)
             if not request.validate_only:
                 await engine.alter_broker(target.level, wanted)
         return {**named, **OK}
     except LevadaError as error:
         return {**named, **refused(call, item.resource_name, error)}
+
+
+def _check_broker(level: Level, wanted: Mapping[str, str | None], call: Call) -> None:
+    try:
+        call.node.settings.changed(level, wanted)
+    except InvalidConfig as error:
+        # What Kafka says of a broker's settings; INVALID_CONFIG is for those of topics.
+        raise InvalidRequest(str(error)) from None
 
 
 def _target(item: Any, call: Call) -> Target:
@@ -90,7 +98,6 @@ def _changes(item: Any, target: Target, call: Call) -> dict[str, str | None]:
 
 
 def _change(config: Any, target: Target, call: Call) -> str | None:
-    setting = _setting(config.name, target)
     if config.config_operation == DELETE:
         return None
     if config.value is None:
@@ -101,7 +108,8 @@ def _change(config: Any, target: Target, call: Call) -> str | None:
         raise InvalidRequest(
             f"operation {config.config_operation}: must be 0 (set), 1 (delete), 2 (append) or 3 (subtract)"
         )
-    if setting.kind != "list":
+    setting = TOPIC_SETTINGS.get(config.name) if target.topic is not None else known(config.name)
+    if setting is None or setting.kind != "list":
         raise InvalidConfig(f"{config.name}: append and subtract are for lists only")
     now = target.settings.get(config.name) or call.node.settings.text(setting.synonym or config.name)
     items = [part.strip() for part in now.split(",") if part.strip()]
@@ -109,12 +117,3 @@ def _change(config: Any, target: Target, call: Call) -> str | None:
     if config.config_operation == APPEND:
         return ",".join([*items, *(part for part in given if part not in items)])
     return ",".join(part for part in items if part not in given)
-
-
-def _setting(name: str, target: Target) -> Setting:
-    if target.topic is None:
-        return known(name)
-    setting = TOPIC_SETTINGS.get(name)
-    if setting is None:
-        raise InvalidConfig(f"unknown topic setting {name!r}{nearest(name, TOPIC_SETTINGS)}")
-    return setting
