@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -272,6 +273,30 @@ def test_offsets_are_refused_by_name(wire: Wire, name: str):
     assert wire.commit_offset(name, producer, name, name) == 0
     assert wire.commit_offset(name, producer, name, name, generation=3, member="m") == UNKNOWN_MEMBER
     wire.end(name, producer, commit=False)
+
+
+@pytest.mark.parametrize(("version", "added"), [(5, False), (4, True), (4, False)])
+def test_offsets_are_asked_for_partition_group_transaction_member_and_length_in_this_order(
+    wire: Wire, name: str, version: int, added: bool
+) -> None:
+    _, producer = wire.init(name)
+    _, earlier = wire.init(f"{name}-earlier")
+    assert wire.commit_offset(f"{name}-earlier", earlier, name, name) == 0, "the group has offsets, and no members"
+    if added:
+        assert wire.add_offsets(name, producer, name) == 0
+    wrong, newer = (producer[0] + 1000, 0), (producer[0], producer[1] + 1)
+    commit = partial(wire.commit_offset, topic=name, version=version)
+    stranger, long = partial(commit, generation=3, member="m"), {"metadata": "x" * 5000}
+    not_added = version < 5 and not added
+    assert commit(name, wrong, "", partition=7) == UNKNOWN_TOPIC
+    assert commit(name, wrong, "") == INVALID_GROUP
+    assert commit(name, producer, "", **long) == INVALID_GROUP
+    assert stranger(name, wrong, name) == WRONG_PRODUCER
+    assert stranger(f"{name}-nobody", producer, name) == WRONG_PRODUCER
+    assert stranger(name, newer, name) == INVALID_EPOCH
+    assert commit(name, wrong, name, **long) == WRONG_PRODUCER
+    assert stranger(name, producer, name, **long) == (ABORTABLE if not_added else UNKNOWN_MEMBER)
+    assert commit(name, producer, name, **long) == (ABORTABLE if not_added else METADATA_TOO_LARGE)
 
 
 # -- questions -------------------------------------------------------------------------------------------------------

@@ -247,27 +247,37 @@ class Transactions:
     ) -> None:
         """Offsets join the transaction: committed if it commits. Durable on return; refusals as for a batch.
 
-        `implicit` is TxnOffsetCommit 5+, `abortable` 4+. `check` raises if the group does not let them; it is called in
-        the turn of the loop in which they are written.
+        `implicit` is TxnOffsetCommit 5+, `abortable` 4+. `check` raises if the group does not let them; it is called once
+        the transaction lets them, in the turn of the loop in which they are written.
         """
         entry = await self._at_hand(transactional_id)
-        if check is not None:
-            check()
-        self._admit(entry, producer_id, epoch, OFFSETS, implicit=implicit, abortable=abortable)
+        self._admit(entry, producer_id, epoch, OFFSETS, implicit=implicit, abortable=abortable, check=check)
         receipt = entry.receipt
         await self._offsets.commit_transactional(group, producer_id, epoch, offsets)
         await self._log.durable(receipt)
 
-    def _admit(self, entry: Entry, producer_id: int, epoch: int, at: At, *, implicit: bool, abortable: bool) -> None:
+    def _admit(
+        self,
+        entry: Entry,
+        producer_id: int,
+        epoch: int,
+        at: At,
+        *,
+        implicit: bool,
+        abortable: bool,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         try:
             check_producer(entry.txn, producer_id, epoch)
         except ProducerFenced as error:
             raise InvalidProducerEpoch(str(error)) from None
-        if implicit:
-            self._add(entry, {at}, TV2)
-        elif entry.txn.state is not State.ONGOING or at not in entry.txn.partitions:
+        if not implicit and (entry.txn.state is not State.ONGOING or at not in entry.txn.partitions):
             refusal = TransactionAbortable if abortable else InvalidTransactionState
             raise refusal(f"{at} was not added to the transaction of {entry.txn.transactional_id!r}")
+        if check is not None:
+            check()
+        if implicit:
+            self._add(entry, {at}, TV2)
 
     def _add(self, entry: Entry, ats: AbstractSet[At], client_version: int) -> None:
         if entry.txn.state is not State.ONGOING or not ats <= entry.txn.partitions:

@@ -12,38 +12,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 from levada.broker.groups import now_ms
 from levada.config import INT64_MAX
-from levada.engine.port import At, Committed, TopicInfo
-from levada.errors import (
-    IllegalGeneration,
-    LevadaError,
-    OffsetMetadataTooLarge,
-    UnknownGroup,
-    UnknownPartition,
-    UnknownTopic,
-    UnknownTopicId,
-)
+from levada.errors import IllegalGeneration, LevadaError, UnknownGroup, UnknownTopic, UnknownTopicId
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.group_error import group_codes
+from levada.fronts.kafka.offset_entries import Entry, all_with, entries, short_enough, storable
 from levada.wire.codec import Message
 
-
-class _Entry(NamedTuple):
-    """One partition of the request: where it goes, or why it cannot go anywhere."""
-
-    at: At | None
-    committed: Committed
-    error: LevadaError | None = None
+_BY_ID_FROM: Final = 10
 
 
 async def handle(request: Message, call: Call) -> Mapping[str, Any]:
-    entries = [entry for topic in request.topics for entry in _entries(topic, call)]
-    entries = _within_the_group(request, entries, call)
-    entries = await _committed(request, entries, call)
-    codes = iter(group_codes(call, [entry.error for entry in entries]))
+    found = [entry for topic in request.topics for entry in _entries(topic, call)]
+    found = _within_the_group(request, found, call)
+    found = await _committed(request, found, call)
+    codes = iter(group_codes(call, [entry.error for entry in found]))
     return {
         "topics": [
             {
@@ -59,31 +45,37 @@ async def handle(request: Message, call: Call) -> Mapping[str, Any]:
     }
 
 
-def _within_the_group(request: Message, entries: Sequence[_Entry], call: Call) -> list[_Entry]:
+def _entries(topic: Message, call: Call) -> Iterator[Entry]:
+    view = call.node.engine.view
+    if call.version >= _BY_ID_FROM:
+        unknown = UnknownTopicId(f"there is no topic with id {topic.topic_id}")
+        return entries(topic.partitions, view.by_id(topic.topic_id), unknown)
+    return entries(topic.partitions, view.get(topic.name), UnknownTopic(f"there is no topic {topic.name!r}"))
+
+
+def _within_the_group(request: Message, found: Sequence[Entry], call: Call) -> list[Entry]:
     """Refuse what is not the group's own, then what is too long."""
-    if all(entry.error is not None for entry in entries):
-        return list(entries)
+    if not storable(found):
+        return list(found)
     error: LevadaError | None = None
     try:
         _check_group(request, call)
     except LevadaError as refusal:
         error = refusal
-    metadata_max = call.node.config.number("offset.metadata.max.bytes")
-    return [entry._replace(error=entry.error or error or _too_long(entry, metadata_max)) for entry in entries]
+    return short_enough(all_with(error, found), call)
 
 
-async def _committed(request: Message, entries: Sequence[_Entry], call: Call) -> list[_Entry]:
+async def _committed(request: Message, found: Sequence[Entry], call: Call) -> list[Entry]:
     """Store what can be stored, all or nothing."""
-    offsets = {entry.at: entry.committed for entry in entries if entry.at is not None and entry.error is None}
     error: LevadaError | None = None
     try:
         expire_ms = -1
         if request.retention_time_ms >= 0:
             expire_ms = min(INT64_MAX, time.time_ns() // 1_000_000 + request.retention_time_ms)
-        await call.node.engine.offset_store.commit(request.group_id, offsets, expire_ms=expire_ms)
+        await call.node.engine.offset_store.commit(request.group_id, storable(found), expire_ms=expire_ms)
     except LevadaError as failure:
         error = failure
-    return [entry._replace(error=entry.error or error) for entry in entries]
+    return all_with(error, found)
 
 
 def _check_group(request: Message, call: Call) -> None:
@@ -98,34 +90,3 @@ def _check_group(request: Message, call: Call) -> None:
     except UnknownGroup as error:
         # Clients before version 9 do not expect GROUP_ID_NOT_FOUND here.
         raise error if call.version >= 9 else IllegalGeneration(str(error)) from error
-
-
-def _entries(topic: Message, call: Call) -> Iterator[_Entry]:
-    view = call.node.engine.view
-    info = view.by_id(topic.topic_id) if call.version >= 10 else view.get(topic.name)
-    for partition in topic.partitions:
-        metadata = partition.committed_metadata or ""
-        committed = Committed(partition.committed_offset, partition.committed_leader_epoch, metadata)
-        if info is None:
-            yield _Entry(None, committed, _unknown(topic, call))
-        elif not 0 <= partition.partition_index < info.partitions:
-            yield _Entry(None, committed, _no_partition(info, partition.partition_index))
-        else:
-            yield _Entry(At(info.name, partition.partition_index), committed)
-
-
-def _unknown(topic: Message, call: Call) -> LevadaError:
-    if call.version >= 10:
-        return UnknownTopicId(f"there is no topic with id {topic.topic_id}")
-    return UnknownTopic(f"there is no topic {topic.name!r}")
-
-
-def _no_partition(info: TopicInfo, index: int) -> LevadaError:
-    return UnknownPartition(f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {index}")
-
-
-def _too_long(entry: _Entry, metadata_max: int) -> LevadaError | None:
-    length = len(entry.committed.metadata)
-    if length <= metadata_max:
-        return None
-    return OffsetMetadataTooLarge(f"metadata of {length} characters: offset.metadata.max.bytes is {metadata_max}")
