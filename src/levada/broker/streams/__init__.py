@@ -2,12 +2,14 @@
 
 from levada.broker.streams.assignor import assign
 from levada.broker.streams.coordinator import StreamGroups
+from levada.broker.streams.kafka_view import KafkaView
 from levada.broker.streams.kinds import Kind, Rival
 from levada.broker.streams.member import Assignment, Changed, Member
 from levada.broker.streams.positions import Committer, Place, Positions
 from levada.broker.streams.registration import Registered
 from levada.broker.streams.seeking import Edge, Shift, Target, ToOffset, ToTime
 from levada.broker.streams.views import Described, DescribedMember, Listed
+from levada.broker.streams.watch import TopicWatch
 
 __all__ = [
     "Assignment",
@@ -16,6 +18,7 @@ __all__ = [
     "Described",
     "DescribedMember",
     "Edge",
+    "KafkaView",
     "Kind",
     "Listed",
     "Member",
@@ -28,5 +31,6 @@ __all__ = [
     "Target",
     "ToOffset",
     "ToTime",
+    "TopicWatch",
     "assign",
 ]

@@ -1,16 +1,28 @@
-"""What makes time pass for the group coordinator, which has no clock of its own."""
+"""What makes time pass for a group coordinator, which has no clock of its own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from levada.broker.groups import GroupCoordinator
 from levada.broker.groups import now_ms as group_clock_ms
 from levada.config import MINUTE_MS
 from levada.engine.embedded.offsets import OffsetStore
 from levada.errors import StorageError
 from levada.fronts.kafka import notice
+
+
+class Coordinator(Protocol):
+    """What has deadlines: the coordinator of classic groups, or that of native ones."""
+
+    def on_earlier_deadline(self, wake: Callable[[], None] | None) -> None: ...
+
+    def next_deadline(self) -> int | None: ...
+
+    def tick(self, now_ms: int) -> None: ...
+
+    def sweep(self, has_offsets: Callable[[str], bool], now_ms: int) -> Sequence[str]: ...
 
 
 class GroupTimer:
@@ -22,7 +34,7 @@ class GroupTimer:
 
     def __init__(
         self,
-        groups: GroupCoordinator,
+        groups: Coordinator,
         store: OffsetStore | None = None,
         *,
         sweep_ms: Callable[[], int] = lambda: 10 * MINUTE_MS,
