@@ -146,7 +146,7 @@ def _native(engine: EmbeddedEngine, groups: Groups, connections: Callable[[], in
         view,
         groups=lambda: len(directory.list()),
         connections=connections,
-        records=engine.record_counts,
+        records=engine.records,
         bytes_on_disk=engine.bytes_on_disk,
     )
     return Native(

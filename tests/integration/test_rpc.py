@@ -91,7 +91,11 @@ async def test_the_router_can_be_chosen(client: Stubs) -> None:
         (pb.CreateTopicRequest(name="dlq.x", partitions=1), "ReservedName", "dlq"),
         (pb.CreateTopicRequest(name="t", partitions=-1), "InvalidPartitions", "-1"),
         (pb.CreateTopicRequest(name="t", partitions=200_000), "InvalidPartitions", "200000"),
-        (pb.CreateTopicRequest(name="t", settings={"retention.mss": "1"}), "InvalidConfig", "did you mean retention.ms"),
+        (
+            pb.CreateTopicRequest(name="t", settings={"retention.mss": "1"}),
+            "InvalidConfig",
+            "did you mean retention.ms",
+        ),
         (pb.CreateTopicRequest(name="t", settings={"retention.ms": "x"}), "InvalidConfig", "whole number"),
     ],
 )
@@ -261,7 +265,10 @@ async def test_a_stream_answers_in_order_and_outlives_a_refusal(client: Stubs) -
     answers = [answer async for answer in client.stream.PublishStream(iter(requests))]
     assert [answer.id for answer in answers] == list(range(500))
     refusals = {answer.id: answer.error for answer in answers if answer.HasField("error")}
-    assert {number: error.reason for number, error in refusals.items()} == {250: "UnknownPartition", 251: "UnknownTopic"}
+    assert {number: error.reason for number, error in refusals.items()} == {
+        250: "UnknownPartition",
+        251: "UnknownTopic",
+    }
     assert refusals[251].code == grpc.StatusCode.NOT_FOUND.value[0]
     assert [answer.positions[0].offset for answer in answers if answer.positions] == list(range(498))
     stored = (await read(client, limit=10_000)).records

@@ -24,6 +24,8 @@ def make_config(data: Path, settings: Mapping[str, str] | None = None, *, host: 
         data=data,
         host=host,
         kafka_port=0,
+        grpc_port=0,
+        http_port=0,
         settings={name: value for name, value in merged.items() if name in BROKER_SETTINGS},
         topic={name: value for name, value in merged.items() if name not in BROKER_SETTINGS},
     )

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from levada.broker.cluster import Cluster
+from levada.broker.delivery import Subscriptions
+from levada.broker.group_directory import GroupDirectory
 from levada.broker.publishing import Gate, Publisher, Spread
+from levada.broker.stats import Stats
+from levada.broker.streams import Positions, StreamGroups
 from levada.broker.topics import Topics
-from levada.engine.port import Engine, TopicView
+from levada.engine.port import Engine
 
 
 @dataclass(slots=True, kw_only=True)
@@ -15,16 +20,25 @@ class Native:
     """The rules, over one engine."""
 
     engine: Engine
-    view: TopicView
     topics: Topics
-    spread: Spread
     gate: Gate
+    spread: Spread
     publisher: Publisher
+    groups: StreamGroups
+    positions: Positions
+    subscriptions: Subscriptions
+    directory: GroupDirectory
+    cluster: Cluster
     #: A producer id that nobody else has, and its epoch.
     new_producer: Callable[[], Awaitable[tuple[int, int]]]
+    #: This broker in figures: Statistician.read.
+    stats: Callable[[], Awaitable[Stats]]
     #: The clock of sessions and waits, which nobody can set back.
     now_ms: Callable[[], int]
 
     async def close(self) -> None:
-        """Write down what is kept for the next start."""
+        """End what runs, and write down what is kept for the next start."""
+        await self.subscriptions.close()
+        self.groups.close(self.now_ms())
+        await self.cluster.close()
         await self.spread.close()

@@ -48,7 +48,7 @@ async def get_placement(native: Native, request: pb.GetPlacementRequest, call: C
 
 
 async def get_stats(native: Native, request: pb.GetStatsRequest, call: Call) -> pb.GetStatsResponse:
-    return pb.GetStatsResponse(**(await native.stats.read())._asdict())
+    return pb.GetStatsResponse(**(await native.stats())._asdict())
 
 
 def node_message(native: Native, node: Node) -> pb.Node:

@@ -38,14 +38,15 @@ class Listener:
         self._native = native
         self._host = host
         self._port = port
-        self._calls = Calls()
+        #: Those in flight.
+        self.calls = Calls()
         self._server: grpc.aio.Server | None = None
         self._health: Any = None
 
     async def start(self) -> None:
         """Bind and accept. CannotListen."""
         self._server = server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
-        server.add_generic_rpc_handlers(generic_handlers(self._native, self._calls))
+        server.add_generic_rpc_handlers(generic_handlers(self._native, self.calls))
         self._health = await _add_health(server)
         _add_reflection(server)
         place = f"{_bracketed(self._host)}:{self._port}"
@@ -60,16 +61,12 @@ class Listener:
     def address(self) -> tuple[str, int]:
         return self._host or "127.0.0.1", self._port
 
-    @property
-    def calls_in_flight(self) -> int:
-        return len(self._calls)
-
     async def stop(self, grace_s: float) -> None:
         """Answer what is in flight within the grace time, tell the others that the broker closes, and close."""
         if self._server is None:
             return
         await self._health.enter_graceful_shutdown()
-        await self._calls.drain(grace_s)
+        await self.calls.drain(grace_s)
         await self._server.stop(_CLOSE_S)
 
 

@@ -13,7 +13,7 @@ import grpc
 from google.protobuf.message_factory import GetMessageClass
 
 from levada.broker.native import Native
-from levada.fronts.rpc import producer, publish, read, topics
+from levada.fronts.rpc import cluster, groups, offsets, producer, publish, read, subscribe, topics
 from levada.fronts.rpc.call import Call, Calls
 from levada.v1 import cluster_pb2, stream_pb2
 
@@ -24,16 +24,32 @@ STREAM_CALLS: Final[Mapping[str, Handler]] = {
     "PublishStream": publish.publish_stream,
     "Spread": producer.spread,
     "InitProducer": producer.init_producer,
+    "Subscribe": subscribe.subscribe,
     "Read": read.read,
+    "GetOffset": offsets.get_offset,
+    "Commit": offsets.commit,
+    "Seek": offsets.seek,
     "CreateTopic": topics.create_topic,
     "DeleteTopic": topics.delete_topic,
     "ListTopics": topics.list_topics,
     "DescribeTopic": topics.describe_topic,
     "ExpandTopic": topics.expand_topic,
     "AlterTopic": topics.alter_topic,
+    "RegisterGroup": groups.register_group,
+    "ListGroups": groups.list_groups,
+    "DescribeGroup": groups.describe_group,
+    "DeleteGroup": groups.delete_group,
 }
 
-CLUSTER_CALLS: Final[Mapping[str, Handler]] = {}
+CLUSTER_CALLS: Final[Mapping[str, Handler]] = {
+    "Join": cluster.join,
+    "Leave": cluster.leave,
+    "Heartbeat": cluster.heartbeat,
+    "GetNodes": cluster.get_nodes,
+    "GetLeader": cluster.get_leader,
+    "GetPlacement": cluster.get_placement,
+    "GetStats": cluster.get_stats,
+}
 
 #: Service descriptor → handlers by name of the call.
 SERVICES: Final = (

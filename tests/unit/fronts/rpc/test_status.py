@@ -78,7 +78,9 @@ def test_a_bug_tells_nothing_about_itself() -> None:
     assert info.reason == "InternalError"
 
 
-@pytest.mark.parametrize("error", [Overloaded("full", retry_after_ms=9), OffsetOutOfRange(start=1, end=2), ValueError()])
+@pytest.mark.parametrize(
+    "error", [Overloaded("full", retry_after_ms=9), OffsetOutOfRange(start=1, end=2), ValueError()]
+)
 def test_the_same_is_said_within_a_stream(error: Exception) -> None:
     message, (status, [info, *_]) = error_message(error), details(error)
     assert (message.code, message.message) == (status.code, status.message)
