@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levada.errors import CorruptBatch, InvalidRecord, UnsupportedCompression
-from levada.records.batch import HEADER, HEADER_SIZE, Batch, batches, checksum
+from levada.records.batch import HEADER, HEADER_SIZE, Batch, batches, checksum, end_of
 from levada.records.build import build
 from levada.records.read import Record
 from levada.records.rewrite import empty, keep
@@ -211,3 +211,12 @@ def test_other_readers_agree_on_the_checksum_and_the_header(records: list[Record
     assert (theirs.base_offset, theirs.next_offset, theirs.max_timestamp, theirs.producer_id, theirs.base_sequence) == (
         ours.base_offset, ours.next_offset, ours.max_timestamp, ours.producer_id, ours.base_sequence,
     )  # fmt: skip
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(0, 10**12))
+def test_the_end_of_batches_is_found_without_opening_them(counts: list[int], base_offset: int) -> None:
+    data, next_offset = bytearray(), base_offset
+    for count in counts:
+        data += build([(b"k", b"v")] * count, base_offset=next_offset, timestamp_ms=1)
+        next_offset += count
+    assert end_of(data) == end_of(memoryview(data)) == next_offset

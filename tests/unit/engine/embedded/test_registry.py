@@ -27,11 +27,17 @@ def registry() -> Registry:
     partitions=st.integers(1, 100_000),
     settings=st.dictionaries(st.text(), st.text()),
     created_ms=st.integers(0, 2**53),
+    replicas=st.lists(st.lists(st.text("n123", min_size=1), min_size=1, max_size=3).map(tuple)).map(tuple),
 )
 def test_a_record_tells_all_of_a_topic(
-    name: str, topic_id: UUID, partitions: int, settings: dict[str, str], created_ms: int
+    name: str,
+    topic_id: UUID,
+    partitions: int,
+    settings: dict[str, str],
+    created_ms: int,
+    replicas: tuple[tuple[str, ...], ...],
 ) -> None:
-    info = TopicInfo(name=name, id=topic_id, partitions=partitions, settings=settings)
+    info = TopicInfo(name=name, id=topic_id, partitions=partitions, settings=settings, placement=replicas)
     assert decode(*encode(info, created_ms)) == (info, created_ms)
 
 
@@ -39,6 +45,13 @@ def test_a_record_tells_all_of_a_topic(
 def test_a_record_that_cannot_be_read_is_named(value: bytes) -> None:
     with pytest.raises(StorageFailed, match="record of topic b'orders'"):
         decode(b"orders", value)
+
+
+def test_a_record_from_before_there_was_a_plan_has_none() -> None:
+    value = b'{"id":"8d6f2a63-0f0c-4b1d-9a2e-6c65766164a1","partitions":2,"settings":{},"created_ms":5}'
+    info, created_ms = decode(b"orders", value)
+    assert (info.partitions, info.placement, created_ms) == (2, (), 5)
+    assert encode(info, created_ms) == (b"orders", value)
 
 
 def test_a_later_record_of_a_name_replaces_the_earlier(registry: Registry) -> None:
