@@ -1,0 +1,251 @@
+"""Message dedup: a message that was seen within the window is not stored again.
+
+By topic: `levada.dedup` says whether and by what a message is told, `levada.dedup.scope` whether a copy counts in the same topic or
+in any topic of the broker that has it so. What is new is remembered in the same turn of the loop in which it is appended,
+so of any number of concurrent copies one is stored, and the others are answered with its position once it is durable.
+
+The memory is derived from the log. It is loaded when a topic is first used, in pieces and with what needs numba in a worker
+thread; publishers of that topic wait until then. A broker without such topics never loads any of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from levada.broker.dedup.stored import Partition, Stored
+from levada.config import MiB, TopicConfig
+from levada.engine.port import Acks, At, Engine, TopicView
+from levada.records.batch import Batch
+from levada.records.compression import UNPACKED_BYTES_MAX
+
+if TYPE_CHECKING:
+    from levada.broker.dedup.keeper import Keeper
+    from levada.broker.dedup.memory import Memory
+    from levada.broker.dedup.places import Place
+    from levada.broker.dedup.screening import Screening
+    from levada.broker.dedup.shelf import Shelf
+
+T = TypeVar("T")
+OFF = "off"
+
+
+class Workers(Protocol):
+    """Runs something in a worker thread."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class Key(NamedTuple):
+    """Which memory: of one topic, or, with None, of all topics that share one; and by what messages are told."""
+
+    topic_id: UUID | None
+    by_id: bool
+
+    @classmethod
+    def of(cls, topic_id: UUID, config: TopicConfig) -> Key:
+        return cls(topic_id if config.dedup_scope == "topic" else None, config.dedup == "id")
+
+
+class Topic:
+    """A topic whose memory is at hand."""
+
+    __slots__ = ("config", "key", "memory", "name", "places", "ready", "topic_id", "unpacked_bytes_max")
+
+    def __init__(self, name: str, topic_id: UUID, config: TopicConfig, memory: Memory) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.key = Key.of(topic_id, config)
+        self.memory = memory
+        self.places: dict[int, Place] = {}
+        #: True once all topics that share its memory have been read.
+        self.ready = False
+        self.take(config)
+
+    def take(self, config: TopicConfig) -> None:
+        self.config = config
+        self.unpacked_bytes_max = min(max(16 * MiB, 32 * config.max_message_bytes), UNPACKED_BYTES_MAX)
+
+
+class Dedup:
+    """Screens what is published to topics that want it, for all fronts."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        view: TopicView,
+        *,
+        partition_of: Callable[[At], Partition],
+        config_of: Callable[[Mapping[str, str]], TopicConfig],
+        shelf: Shelf,
+        in_thread: Workers,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self.view = view
+        self.partition_of = partition_of
+        self._config_of = config_of
+        self.shelf = shelf
+        self.in_thread = in_thread
+        self.now_ms = now_ms
+        self.topics: dict[str, Topic] = {}
+        self._keeper: Keeper | None = None
+        self._starting: asyncio.Task[Keeper] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        #: Messages that were not stored again, by topic.
+        self.drops: Counter[str] = Counter()
+
+    # For measuring
+
+    @property
+    def entries(self) -> int:
+        """Messages remembered."""
+        return 0 if self._keeper is None else sum(len(memory) for memory in self._keeper.memories.values())
+
+    @property
+    def swept(self) -> int:
+        """Messages forgotten because the window had passed."""
+        return 0 if self._keeper is None else self._keeper.swept
+
+    @property
+    def size_bytes(self) -> int:
+        """What the memory takes."""
+        return 0 if self._keeper is None else sum(memory.table.size_bytes for memory in self._keeper.memories.values())
+
+    # Which topics
+
+    def active(self, topic: str) -> bool:
+        """Whether messages of the topic are remembered."""
+        info = self.view.get(topic)
+        return info is not None and self._config_of(info.settings).dedup != OFF
+
+    def ready(self, partition: Partition) -> bool:
+        """Whether `append` may be called: its topic's memory is at hand, as its settings are now."""
+        topic = self.topics.get(partition.at.topic)
+        return (
+            topic is not None
+            and topic.ready
+            and topic.config is partition.config
+            and topic.topic_id == partition.topic_id
+        )
+
+    def start(self) -> None:
+        """Begin to load the memories of all topics that want one; nobody need wait for it."""
+        if any(self.active(info.name) for info in self.view.all()):
+            self._in_background(self._open_all())
+
+    async def _open_all(self) -> None:
+        for info in self.view.all():
+            if self.active(info.name):
+                await self.open(info.name)
+
+    async def open(self, topic: str) -> None:
+        """Have the topic's memory at hand. Cheap when it is. UnknownTopic."""
+        keeper = self._keeper
+        if keeper is None:
+            if self._starting is None:
+                self._starting = self._in_background(self._load())
+            keeper = await asyncio.shield(self._starting)
+        await keeper.open(topic)
+
+    async def _load(self) -> Keeper:
+        keeper = await self.in_thread(self._import)
+        self._keeper = keeper
+        await keeper.start()
+        return keeper
+
+    def _import(self) -> Keeper:
+        """In a worker thread: importing numba and loading what it compiled takes half a second, compiling several."""
+        from levada.broker.dedup.keeper import Keeper
+
+        return Keeper(self, self._engine, self._config_of)
+
+    def _in_background(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Put the memories down. Nothing may be published any more."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._keeper is not None:
+            await self._keeper.close()
+        self.topics.clear()
+
+    # Publishing
+
+    def append(self, partition: Partition, batch: Batch, *, dense: bool = False, keep_empty: bool = True) -> Stored:
+        """Append what is new in a batch: now, in this turn of the loop. The topic must be `ready`.
+
+        The records keep their offsets within the batch, so that base + i stays true for whoever counts on it, and a batch of
+        nothing but repeats is kept empty; without `keep_empty` nothing is stored then. With `dense` the records follow
+        one another. All refusals of an append; InvalidRecord where the records cannot be read.
+        """
+        topic = self.topics[partition.at.topic]
+        place = topic.places.get(partition.at.partition) or self.add_place(topic, partition)
+        screening: Screening | None = None
+
+        def screen(admitted: Batch, base_offset: int) -> Batch | None:
+            nonlocal screening
+            screening = topic.memory.screen(
+                place,
+                admitted,
+                base_offset,
+                self.now_ms(),
+                topic.config.dedup_window_ms,
+                dense=dense,
+                unpacked_bytes_max=topic.unpacked_bytes_max,
+            )
+            if not screening.repeats:
+                return admitted
+            if screening.all_repeats and not keep_empty:
+                return None
+            return screening.dense() if dense else screening.with_holes()
+
+        try:
+            appended = partition.append_screened(batch, screen)
+        except BaseException:
+            if screening is not None:
+                screening.forget()
+            raise
+        repeats = {} if screening is None else screening.repeats
+        if repeats:
+            self.drops[topic.name] += len(repeats)
+        return Stored(appended, repeats, batch.record_count, dense)
+
+    def waits(self, stored: Stored) -> list[asyncio.Future[None]]:
+        """What must be done before a repeat may be answered: its first copy may not be durable yet. Refusals of its partition."""
+        ends: dict[At, int] = {}
+        for at, offset in stored.repeats.values():
+            ends[at] = max(ends.get(at, 0), offset + 1)
+        waits = [self.partition_of(at).when_durable(end) for at, end in ends.items()]
+        return [wait for wait in waits if wait is not None]
+
+    async def publish(self, at: At, batch: Batch, acks: Acks, *, dense: bool) -> Stored:
+        """Append what is new in a batch, and wait until all of it, first copies included, is as durable as its topic says."""
+        partition = self.partition_of(at)
+        while not self.ready(partition):
+            await self.open(at.topic)
+            partition = self.partition_of(at)
+        stored = self.append(partition, batch, dense=dense, keep_empty=batch.has_producer)
+        if acks == Acks.NONE:
+            return stored
+        waits = self.waits(stored)
+        if stored.appended is not None:
+            own = partition.when_durable(stored.appended.last_offset + 1)
+            waits += [own] if own is not None else []
+        for wait in waits:
+            await wait
+        return stored
+
+    def add_place(self, topic: Topic, partition: Partition) -> Place:
+        """A partition that the topic's memory has not met."""
+        assert self._keeper is not None
+        return self._keeper.add_place(topic, partition)

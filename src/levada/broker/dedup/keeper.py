@@ -1,0 +1,295 @@
+"""Keeps the memories: loads and reads them back, sweeps them, notes the time, puts them down. Imported only where dedup is on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from levada.broker.dedup import saving
+from levada.broker.dedup.dedup import OFF, Key, Topic
+from levada.broker.dedup.marks import Marks
+from levada.broker.dedup.memory import Memory
+from levada.broker.dedup.places import Place
+from levada.broker.dedup.rebuild import rebuild
+from levada.broker.dedup.warm import warm_up
+from levada.config import MINUTE_MS, TopicConfig
+from levada.engine.port import At, Engine, TopicInfo
+from levada.errors import LevadaError, UnknownTopic
+
+if TYPE_CHECKING:
+    from levada.broker.dedup.dedup import Dedup
+    from levada.broker.dedup.stored import Partition
+    from levada.records.batch import Batch
+
+#: So many new messages, and this part of all, are put down in between.
+_SNAPSHOT_FROM: Final = 1_000_000
+_SNAPSHOT_PART: Final = 0.25
+
+_log = structlog.get_logger("levada.dedup")
+
+
+class Keeper:
+    """All memories of a broker. Everything but what is handed to a worker thread happens on the loop."""
+
+    def __init__(self, dedup: Dedup, engine: Engine, config_of: Callable[[Mapping[str, str]], TopicConfig]) -> None:
+        """In a worker thread."""
+        self._dedup = dedup
+        self._engine = engine
+        self._config_of = config_of
+        self.memories: dict[Key, Memory] = {}
+        #: How far a snapshot covers a partition.
+        self._covered: dict[Place, int] = {}
+        self._marks: dict[str, Marks] = {}
+        self._loading: dict[str, asyncio.Task[Topic]] = {}
+        self._recalling: dict[Key, asyncio.Task[Memory]] = {}
+        self._changed = asyncio.Event()
+        self._jobs: list[asyncio.Task[None]] = []
+        self._saved: dict[Key, int] = {}
+        self._swept_before = 0
+        warm_up()
+
+    @property
+    def swept(self) -> int:
+        return self._swept_before + sum(memory.swept for memory in self.memories.values())
+
+    async def start(self) -> None:
+        await self._clear_shelf()
+        self._jobs = [
+            asyncio.create_task(self._watch(), name="levada-dedup-topics"),
+            asyncio.create_task(self._sweep_for_ever(), name="levada-dedup-sweep"),
+        ]
+
+    async def close(self) -> None:
+        for job in self._jobs:
+            job.cancel()
+        if self._jobs:
+            await asyncio.wait(self._jobs)
+        self.forget_unwanted()
+        await self._save_marks()
+        for key in self.memories:
+            await self._save(key)
+
+    # Opening
+
+    async def open(self, name: str) -> None:
+        """Have the topic read, and all that share its memory. UnknownTopic."""
+        info = self._info(name)
+        key = Key.of(info.id, self._config(info))
+        for other in [info, *(peer for peer in self._peers(key) if peer.name != name)]:
+            await self._open(other)
+        topic = self._dedup.topics.get(name)
+        if topic is not None and topic.key == key:
+            topic.ready = True
+
+    def _peers(self, key: Key) -> list[TopicInfo]:
+        """The topics that use this memory."""
+        if key.topic_id is not None:
+            return []
+        return [info for info in self._dedup.view.all() if self._key(info) == key]
+
+    def _key(self, info: TopicInfo) -> Key | None:
+        config = self._config(info)
+        return None if config.dedup == OFF else Key.of(info.id, config)
+
+    def _config(self, info: TopicInfo) -> TopicConfig:
+        return self._config_of(info.settings)
+
+    def _info(self, name: str) -> TopicInfo:
+        info = self._dedup.view.get(name)
+        if info is None:
+            raise UnknownTopic(f"there is no topic {name}")
+        return info
+
+    async def _open(self, info: TopicInfo) -> None:
+        config = self._config(info)
+        topic = self._dedup.topics.get(info.name)
+        if topic is not None and topic.key == Key.of(info.id, config):
+            if topic.config is config:
+                return
+            if config.dedup_window_ms <= topic.config.dedup_window_ms:
+                topic.take(config)
+                return
+        elif topic is not None:
+            self._forget(topic)
+        loading = self._loading.get(info.name)
+        if loading is None:
+            loading = self._loading[info.name] = asyncio.ensure_future(self._load(info, config))
+            loading.add_done_callback(lambda _: self._loading.pop(info.name, None))
+        await asyncio.shield(loading)
+
+    async def _load(self, info: TopicInfo, config: TopicConfig) -> Topic:
+        """Bring a topic's messages to mind."""
+        key = Key.of(info.id, config)
+        memory = await self._recall(key, config)
+        topic = Topic(info.name, info.id, config, memory)
+        marks = self._marks[info.name] = await self._dedup.in_thread(
+            partial(saving.load_marks, self._dedup.shelf, info.id)
+        )
+        now_ms = self._dedup.now_ms()
+        read = 0
+        for index in range(info.partitions):
+            partition = self._dedup.partition_of(At(info.name, index))
+            place = self.add_place(topic, partition)
+            read += await rebuild(
+                self._engine, memory, place, partition, marks,
+                covered=self._covered.get(place, 0), now_ms=now_ms, window_ms=config.dedup_window_ms,
+            )  # fmt: skip
+        self._note(topic)
+        await self._dedup.in_thread(partial(saving.save_marks, self._dedup.shelf, info.id, marks.encode()))
+        if self._dedup.view.by_id(info.id) is None:
+            memory.forget_topic(info.id)
+            raise UnknownTopic(f"topic {info.name} was deleted")
+        self._dedup.topics[info.name] = topic
+        self._changed.set()
+        _log.info("messages remembered", topic=info.name, batches_read=read, entries=len(memory))
+        return topic
+
+    async def _recall(self, key: Key, config: TopicConfig) -> Memory:
+        """The memory, from its snapshot where there is one."""
+        memory = self.memories.get(key)
+        if memory is not None:
+            return memory
+        recalling = self._recalling.get(key)
+        if recalling is None:
+            recalling = self._recalling[key] = asyncio.ensure_future(self._from_shelf(key, config))
+            recalling.add_done_callback(lambda _: self._recalling.pop(key, None))
+        return await asyncio.shield(recalling)
+
+    async def _from_shelf(self, key: Key, config: TopicConfig) -> Memory:
+        ends = {}
+        for info in self._dedup.view.all():
+            if self._key(info) == key:
+                for index in range(info.partitions):
+                    at = At(info.name, index)
+                    ends[Place(info.id, at)] = self._dedup.partition_of(at).log_end
+        window_ms = max([config.dedup_window_ms, *(self._config(peer).dedup_window_ms for peer in self._peers(key))])
+        load = partial(saving.load, self._dedup.shelf, key, ends=ends, cutoff_ms=self._dedup.now_ms() - window_ms)
+        memory, covered = await self._dedup.in_thread(load)
+        self._covered.update(covered)
+        self.memories[key] = memory
+        self._saved[key] = memory.table.arrivals
+        return memory
+
+    def add_place(self, topic: Topic, partition: Partition) -> Place:
+        place = topic.places[partition.at.partition] = Place(topic.topic_id, partition.at)
+
+        def observe(batch: Batch) -> None:
+            topic.memory.observe(place, batch, self._dedup.now_ms(), topic.config.dedup_window_ms)
+
+        partition.observer = observe
+        return place
+
+    # Forgetting
+
+    async def _watch(self) -> None:
+        version = -1
+        while True:
+            version = await self._dedup.view.changed(version) if version >= 0 else self._dedup.view.version
+            self.forget_unwanted()
+
+    def forget_unwanted(self) -> None:
+        """Topics that were deleted, or want no memory any more, or another."""
+        for topic in list(self._dedup.topics.values()):
+            info = self._dedup.view.get(topic.name)
+            if info is None or info.id != topic.topic_id or self._key(info) != topic.key:
+                self._forget(topic)
+
+    def _forget(self, topic: Topic) -> None:
+        if self._dedup.topics.get(topic.name) is topic:
+            del self._dedup.topics[topic.name]
+            self._marks.pop(topic.name, None)
+        for index, place in topic.places.items():
+            self._covered.pop(place, None)
+            self._stop_observing(topic, At(topic.name, index))
+        topic.memory.forget_topic(topic.topic_id)
+        if topic.key.topic_id is not None and (memory := self.memories.pop(topic.key, None)) is not None:
+            self._swept_before += memory.swept
+        names = saving.names(topic.topic_id, topic.key)
+        task = asyncio.ensure_future(self._dedup.in_thread(partial(saving.remove, self._dedup.shelf, names)))
+        self._jobs.append(task)
+
+    def _stop_observing(self, topic: Topic, at: At) -> None:
+        try:
+            partition = self._dedup.partition_of(at)
+        except LevadaError:
+            return
+        if partition.topic_id == topic.topic_id:
+            partition.observer = None
+
+    async def _clear_shelf(self) -> None:
+        wanted = {
+            name for info in self._dedup.view.all() if (key := self._key(info)) for name in saving.names(info.id, key)
+        }
+        wanted |= {saving.snapshot_name(Key(None, by_id)) for by_id in (True, False)}
+        await self._dedup.in_thread(partial(saving.clear, self._dedup.shelf, wanted))
+
+    # Upkeep
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            await self._pause()
+            try:
+                await self.sweep()
+            except (OSError, LevadaError) as reason:
+                _log.warning("dedup memory not put down", reason=str(reason))
+
+    async def _pause(self) -> None:
+        """Until the next sweep is due; a topic that comes meanwhile may want it sooner."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while True:
+            self._changed.clear()
+            pauses = [topic.config.dedup_sweep_ms for topic in self._dedup.topics.values()]
+            try:
+                async with asyncio.timeout_at(began + min(pauses, default=MINUTE_MS) / 1000):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
+
+    async def sweep(self) -> None:
+        """Forget what is past the window, note the time, and put down what has grown much."""
+        self.forget_unwanted()
+        for key, memory in list(self.memories.items()):
+            windows = [topic.config.dedup_window_ms for topic in self._dedup.topics.values() if topic.memory is memory]
+            if windows:
+                for _ in memory.sweep(self._dedup.now_ms(), max(windows)):
+                    await asyncio.sleep(0)
+            grown = memory.table.arrivals - self._saved.get(key, 0)
+            if grown >= max(_SNAPSHOT_FROM, _SNAPSHOT_PART * len(memory)):
+                await self._save(key)
+        for topic in self._dedup.topics.values():
+            self._note(topic)
+        await self._save_marks()
+
+    def _note(self, topic: Topic) -> None:
+        now_ms, marks = self._dedup.now_ms(), self._marks[topic.name]
+        for index in topic.places:
+            marks.note(index, self._dedup.partition_of(At(topic.name, index)).log_end, now_ms)
+        marks.forget_before(now_ms - topic.config.dedup_window_ms)
+
+    async def _save_marks(self) -> None:
+        saves = [
+            partial(saving.save_marks, self._dedup.shelf, topic.topic_id, self._marks[topic.name].encode())
+            for topic in self._dedup.topics.values()
+        ]
+        for save in saves:
+            await self._dedup.in_thread(save)
+
+    async def _save(self, key: Key) -> None:
+        """Put a memory down. Where its transactions are open, or its log not durable, the snapshot covers it up to there."""
+        memory = self.memories.get(key)
+        if memory is None:
+            return
+        covered = {
+            place: self._dedup.partition_of(place.at).stable_end
+            for topic in self._dedup.topics.values()
+            if topic.memory is memory
+            for place in topic.places.values()
+        }
+        arrivals = memory.table.arrivals
+        if await saving.save(self._dedup.shelf, key, memory, covered, self._dedup.in_thread):
+            self._saved[key] = arrivals
