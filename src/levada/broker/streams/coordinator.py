@@ -50,7 +50,12 @@ class StreamGroups(Registrations):
     ) -> None:
         generations = Generations(view, save, forget, self._session_over)
         super().__init__(generations, config or GroupConfig(), rival or NoRival())
-        self.durable = durable
+        self._durable = durable
+
+    async def durable(self, receipt: int) -> None:
+        """Wait until what gave this receipt is kept for good. StorageError when it never will be."""
+        if receipt > 0:
+            await self._durable(receipt)
 
     # Time
 
