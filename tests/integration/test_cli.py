@@ -228,6 +228,7 @@ def test_every_command_has_help_with_an_example(levada: Levada) -> None:
 
 def test_up_says_ready_once_refuses_a_second_broker_and_ends_cleanly(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "levada", "up", "--data", str(tmp_path / "d"), "--kafka-port", "0", "--json"]
+    command += ["--grpc-port", "0", "--http-port", "0"]
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert first.stdout is not None
     ready = json.loads(first.stdout.readline())
@@ -263,6 +264,7 @@ def test_up_says_ready_once_refuses_a_second_broker_and_ends_cleanly(tmp_path: P
 )
 def test_up_refuses_what_it_cannot_do_by_name(tmp_path: Path, flags: tuple[str, ...], said: str) -> None:
     command = [sys.executable, "-m", "levada", "up", "--data", str(tmp_path / "d"), "--kafka-port", "0", *flags]
+    command += ["--grpc-port", "0", "--http-port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 1, done.stderr
     assert said in done.stderr

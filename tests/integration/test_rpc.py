@@ -437,9 +437,12 @@ async def test_a_message_beyond_the_limit_is_refused_and_the_connection_lives(cl
 
 async def test_bytes_that_are_no_message_are_refused_and_the_connection_lives(client: Stubs) -> None:
     raw = client.channel.unary_unary("/levada.v1.StreamService/Publish")
-    with pytest.raises(grpc.aio.AioRpcError) as error:
+    with refused("InvalidRequest", "Publish cannot be read", grpc.StatusCode.INVALID_ARGUMENT):
         await raw(b"\xff\xff\xff\xff")
-    assert error.value.code() == grpc.StatusCode.INTERNAL
+    stream = client.channel.stream_stream("/levada.v1.StreamService/PublishStream")(iter([b"\xff\xff"]))
+    with refused("InvalidRequest", "PublishStream cannot be read"):
+        await stream.read()
+        raise await failure(stream)
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await client.channel.unary_unary("/levada.v1.StreamService/Nope")(b"")
     assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED

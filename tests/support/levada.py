@@ -34,7 +34,7 @@ class LevadaBroker:
         self.home, self.settings, self.flags, self.prefix = home, dict(settings or {}), list(flags), list(prefix)
         self.advertised = advertised
         self.data = home / "data"
-        self.port = 0
+        self.port = self.grpc_port = self.http_port = 0
         self.output = home / "output.txt"
         self.process: subprocess.Popen[bytes] | None = None
         self.ready: dict[str, object] = {}
@@ -43,6 +43,15 @@ class LevadaBroker:
     @property
     def bootstrap(self) -> str:
         return self.advertised or f"127.0.0.1:{self.port}"
+
+    @property
+    def grpc(self) -> str:
+        """host:port for native clients."""
+        return f"127.0.0.1:{self.grpc_port}"
+
+    @property
+    def http(self) -> str:
+        return f"127.0.0.1:{self.http_port}"
 
     @property
     def pid(self) -> int:
@@ -55,6 +64,7 @@ class LevadaBroker:
 
     def command(self) -> list[str]:
         command = [*self.prefix, str(COMMAND), "up", "--json", "--data", str(self.data), "--kafka-port", str(self.port)]
+        command += ["--grpc-port", str(self.grpc_port), "--http-port", str(self.http_port)]
         if self.advertised:
             command += ["--kafka-advertised", self.advertised]
         for name, value in self.settings.items():
@@ -82,7 +92,10 @@ class LevadaBroker:
             self.kill()
             raise RuntimeError(f"levada up ended before it was ready:\n{self.log()}")
         self.ready = json.loads(line)
-        self.port = int(str(self.ready["kafka"]).rpartition(":")[2])
+        self.port, self.grpc_port, self.http_port = (self._port(front) for front in ("kafka", "grpc", "http"))
+
+    def _port(self, front: str) -> int:
+        return int(str(self.ready[front]).rpartition(":")[2])
 
     def log(self) -> str:
         """All it said on stderr, over all its starts."""

@@ -6,6 +6,10 @@ line. Broker settings in Kafka's names stand under `[broker]`, defaults for topi
     data = "/var/lib/levada"
     [kafka]
     port = 9092
+    [grpc]
+    port = 9094
+    [http]
+    enabled = false
     [broker]
     num.partitions = 4
     [topic]
@@ -47,6 +51,27 @@ class KafkaSettings(BaseModel):
     advertised: str = ""
 
 
+class FrontSettings(BaseModel):
+    """A front that a broker can do without."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    port: int
+    enabled: bool = True
+
+    @property
+    def open_port(self) -> int | None:
+        return self.port if self.enabled else None
+
+
+class GrpcSettings(FrontSettings):
+    port: int = 9094
+
+
+class HttpSettings(FrontSettings):
+    port: int = 9095
+
+
 def _in_kafka_names(found: dict[str, Any]) -> dict[str, Any]:
     """The source's [broker] and [topic] tables, flattened: before the sources are laid over one another, so that they meet."""
     for table, known in (("broker", broker_names()), ("topic", TOPIC_SETTINGS)):
@@ -73,6 +98,8 @@ class Settings(BaseSettings):
     data: Path = Path("levada-data")
     host: str = "127.0.0.1"
     kafka: KafkaSettings = KafkaSettings()
+    grpc: GrpcSettings = GrpcSettings()
+    http: HttpSettings = HttpSettings()
     broker: dict[str, str] = {}
     topic: dict[str, str] = {}
 
@@ -109,6 +136,8 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> BrokerConfig:
         host=settings.host,
         kafka_port=settings.kafka.port,
         kafka_advertised=settings.kafka.advertised,
+        grpc_port=settings.grpc.open_port,
+        http_port=settings.http.open_port,
         settings=broker,
         topic={**topic, **settings.topic},
     )
@@ -161,5 +190,6 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, 
 def _sentence(problem: Any) -> str:
     name = ".".join(map(str, problem["loc"]))
     if problem["type"] == "extra_forbidden":
-        return f"unknown setting {name!r}; known are data, host, kafka.port, kafka.advertised, [broker] and [topic]"
+        known = "data, host, kafka.port, kafka.advertised, grpc.port, grpc.enabled, http.port, http.enabled"
+        return f"unknown setting {name!r}; known are {known}, [broker] and [topic]"
     return f"{name}={problem['input']!r}: {problem['msg'].lower()}"

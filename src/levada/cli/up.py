@@ -33,6 +33,18 @@ def up(
     kafka_advertised: Annotated[
         str | None, typer.Option(help="host:port that clients are told to use, where it differs from what is bound.")
     ] = None,
+    grpc_port: Annotated[
+        int | None, typer.Option(help="Port for native clients; 0 picks a free one.", show_default="9094")
+    ] = None,
+    grpc: Annotated[
+        bool | None, typer.Option("--grpc/--no-grpc", help="Serve native clients.", show_default="grpc")
+    ] = None,
+    http_port: Annotated[
+        int | None, typer.Option(help="Port for metrics and health; 0 picks a free one.", show_default="9095")
+    ] = None,
+    http: Annotated[
+        bool | None, typer.Option("--http/--no-http", help="Serve metrics and health.", show_default="http")
+    ] = None,
     durability: Annotated[
         str | None,
         typer.Option(help="What an acknowledgement promises: fsync, interval:<ms> or os.", show_default="fsync"),
@@ -66,7 +78,7 @@ def up(
 
       levada up
 
-      levada up --data /var/lib/levada --kafka-port 0 --json
+      levada up --data /var/lib/levada --kafka-port 0 --grpc-port 0 --no-http --json
 
       levada up --durability interval:50 --set num.partitions=4 --set retention.ms=3600000
     """
@@ -87,6 +99,10 @@ def up(
         "host": host,
         "kafka.port": kafka_port,
         "kafka.advertised": kafka_advertised,
+        "grpc.port": grpc_port,
+        "grpc.enabled": grpc,
+        "http.port": http_port,
+        "http.enabled": http,
         "broker": broker,
         "topic": topic,
     }

@@ -4,7 +4,7 @@
 
     def test_my_service():
         with broker() as levada:
-            service = MyService(bootstrap=levada.bootstrap)
+            service = MyService(bootstrap=levada.bootstrap)   # Kafka clients; levada.grpc for native ones
 
 Or let pytest do it: the fixture `levada_broker` gives each test an empty broker of its own.
 In-process it runs in a thread with its own event loop; `broker(process=True)` starts `levada up` as a process, which can
@@ -43,8 +43,11 @@ class Broker(Protocol):
     """A running broker."""
 
     data: Path
-    #: host:port for Kafka clients; the same after a restart.
+    settings: Mapping[str, str]
+    #: host:port for Kafka clients, for native ones, and for metrics and health; the same after a restart.
     bootstrap: str
+    grpc: str
+    http: str
 
     def stop(self) -> None:
         """Close cleanly."""
@@ -94,7 +97,7 @@ class ThreadBroker:
     def __init__(self, data: Path, settings: Mapping[str, str]) -> None:
         self.data = data
         self.settings = settings
-        self.bootstrap = "127.0.0.1:0"
+        self.bootstrap = self.grpc = self.http = "127.0.0.1:0"
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -134,12 +137,11 @@ class ThreadBroker:
     async def _serve(self, started: threading.Event) -> None:
         from levada.server import Server
 
-        port = int(self.bootstrap.rpartition(":")[2])
-        server: Server = Server(_config(self.data, self.settings, port))
+        server: Server = Server(_config(self))
         await server.start()
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        host, bound = server.addresses["kafka"]
-        self.bootstrap = f"{host}:{bound}"
+        places = {name: f"{host}:{port}" for name, (host, port) in server.addresses.items()}
+        self.bootstrap, self.grpc, self.http = places["kafka"], places["grpc"], places["http"]
         started.set()
         try:
             await self._stop.wait()
@@ -168,7 +170,7 @@ class ProcessBroker:
     def __init__(self, data: Path, settings: Mapping[str, str]) -> None:
         self.data = data
         self.settings = settings
-        self.bootstrap = "127.0.0.1:0"
+        self.bootstrap = self.grpc = self.http = "127.0.0.1:0"
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -188,8 +190,9 @@ class ProcessBroker:
         return self.data.with_name(f"{self.data.name}.stderr")
 
     def start(self) -> None:
-        port = self.bootstrap.rpartition(":")[2]
-        command = [sys.executable, "-m", "levada", "up", "--json", "--data", str(self.data), "--kafka-port", port]
+        command = [sys.executable, "-m", "levada", "up", "--json", "--data", str(self.data)]
+        for front, address in (("kafka", self.bootstrap), ("grpc", self.grpc), ("http", self.http)):
+            command += [f"--{front}-port", str(_port(address))]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         with self._log_path.open("a") as stderr:
@@ -200,7 +203,8 @@ class ProcessBroker:
             code = self._process.wait()
             self._process = None
             raise LevadaError(f"the broker ended with code {code} before it was ready:\n{self.log}")
-        self.bootstrap = json.loads(line)["kafka"]
+        ready = json.loads(line)
+        self.bootstrap, self.grpc, self.http = ready["kafka"], ready["grpc"], ready["http"]
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)
@@ -224,11 +228,17 @@ class ProcessBroker:
             process.stdout.close()
 
 
-def _config(data: Path, settings: Mapping[str, str], port: int) -> BrokerConfig:
-    broker, topic = split_settings(settings)
+def _config(broker: Broker) -> BrokerConfig:
+    settings, topic = split_settings(broker.settings)
     return BrokerConfig(
-        data=data,
-        kafka_port=port,
-        settings=broker,
+        data=broker.data,
+        kafka_port=_port(broker.bootstrap),
+        grpc_port=_port(broker.grpc),
+        http_port=_port(broker.http),
+        settings=settings,
         topic=topic,
     )
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])

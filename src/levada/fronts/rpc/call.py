@@ -14,9 +14,10 @@ from typing import Any, Final, NoReturn
 from urllib.parse import unquote
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc.aio import AbortError
 
-from levada.errors import LevadaError, ShuttingDown
+from levada.errors import InvalidRequest, LevadaError, ShuttingDown
 from levada.fronts.rpc import notice
 from levada.fronts.rpc.status import DETAILS, details_of, message_of, status_of
 
@@ -29,12 +30,15 @@ _LAST_WORDS_S: Final = 1.0
 class Call:
     """One call in flight."""
 
-    __slots__ = ("_close", "_cut", "_task", "calls", "context", "method")
+    __slots__ = ("_close", "_cut", "_parse", "_task", "calls", "context", "method")
 
-    def __init__(self, calls: Calls, method: str, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    def __init__(
+        self, calls: Calls, method: str, context: grpc.aio.ServicerContext[Any, Any], parse: Callable[[bytes], Any]
+    ) -> None:
         self.calls = calls
         self.method = method
         self.context = context
+        self._parse = parse
         self._task = asyncio.current_task()
         self._close: Callable[[], object] | None = None
         self._cut = False
@@ -58,6 +62,18 @@ class Call:
     @property
     def host(self) -> str:
         return self.peer.rpartition(":")[0].strip("[]")
+
+    def parse(self, request: bytes) -> Any:
+        """The request, which came as bytes. InvalidRequest."""
+        try:
+            return self._parse(request)
+        except DecodeError as reason:
+            raise InvalidRequest(f"the request of {self.method} cannot be read: {reason}") from None
+
+    async def read(self) -> Any:
+        """The next request of a stream; None after the last. InvalidRequest."""
+        request = await self.context.read()
+        return None if request is grpc.aio.EOF else self.parse(request)
 
     def when_closing(self, close: Callable[[], object]) -> None:
         """Call this once when the broker closes, instead of waiting for the call to end by itself."""

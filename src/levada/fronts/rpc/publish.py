@@ -12,8 +12,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-import grpc
-
 from levada.broker.native import Native
 from levada.broker.publishing import Position
 from levada.broker.publishing.publisher import Started
@@ -61,8 +59,7 @@ async def _read(native: Native, call: Call, put: Callable[[_Begun | None], None]
     try:
         while True:
             await room.acquire()
-            request = await call.context.read()
-            if request is grpc.aio.EOF:
+            if (request := await call.read()) is None:
                 return
             try:
                 # Begun or not, and nothing in between: whoever is begun is answered, whatever is cancelled.

@@ -74,38 +74,22 @@ def generic_handlers(native: Native, calls: Calls) -> list[grpc.GenericRpcHandle
 
 
 def _method(method: Any, handler: Handler, native: Native, calls: Calls) -> grpc.RpcMethodHandler[Any, Any]:
-    codecs = {
-        "request_deserializer": GetMessageClass(method.input_type).FromString,
-        "response_serializer": GetMessageClass(method.output_type).SerializeToString,
-    }
-    if method.client_streaming:
-        return grpc.stream_stream_rpc_method_handler(_stream(method.name, handler, native, calls), **codecs)
-    return grpc.unary_unary_rpc_method_handler(_unary(method.name, handler, native, calls), **codecs)
+    """Requests are given as bytes: what is no message is refused like everything else."""
+    parse = GetMessageClass(method.input_type).FromString
+    answers = {"response_serializer": GetMessageClass(method.output_type).SerializeToString}
 
-
-def _unary(name: str, handler: Handler, native: Native, calls: Calls) -> Handler:
     async def serve(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        call = Call(calls, name, context)
+        call = Call(calls, method.name, context, parse)
         try:
             calls.begin(call)
-            return await handler(native, request, call)
+            if method.client_streaming:
+                return await handler(native, call)
+            return await handler(native, call.parse(request), call)
         except BaseException as error:
             await call.refuse(error)
         finally:
             calls.end(call)
 
-    return serve
-
-
-def _stream(name: str, handler: Handler, native: Native, calls: Calls) -> Handler:
-    async def serve(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        call = Call(calls, name, context)
-        try:
-            calls.begin(call)
-            await handler(native, call)
-        except BaseException as error:
-            await call.refuse(error)
-        finally:
-            calls.end(call)
-
-    return serve
+    if method.client_streaming:
+        return grpc.stream_stream_rpc_method_handler(serve, **answers)
+    return grpc.unary_unary_rpc_method_handler(serve, **answers)

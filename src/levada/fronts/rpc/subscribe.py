@@ -13,8 +13,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
-import grpc
-
 from levada.broker.delivery import Assigned, Batches, Delivery, Failed, Records, Start, Subscription, Wanted
 from levada.broker.delivery.wanted import BYTES_MAX, RECORDS_MAX, SESSION_TIMEOUT_MS
 from levada.broker.native import Native
@@ -36,8 +34,8 @@ _START: Final = {pb.EARLIEST: Start.EARLIEST, pb.LATEST: Start.LATEST, pb.NONE: 
 
 async def subscribe(native: Native, call: Call) -> None:
     call.when_closing(call.cut)
-    first = await call.context.read()
-    if first is grpc.aio.EOF or first.WhichOneof("kind") != "open":
+    first = await call.read()
+    if first is None or first.WhichOneof("kind") != "open":
         raise InvalidRequest("the first request of a subscription is `open`")
     outbox = _Outbox(call)
     commits: _Commits = asyncio.Queue(COMMITS_MAX)
@@ -84,7 +82,7 @@ class _Outbox:
 
 async def _requests(subscription: Subscription, call: Call, commits: _Commits) -> None:
     """Do what the client says, until it has said its last."""
-    while (request := await call.context.read()) is not grpc.aio.EOF:
+    while (request := await call.read()) is not None:
         if request.HasField("commit"):
             await commits.put(request.commit)
         else:
