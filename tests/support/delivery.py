@@ -46,16 +46,21 @@ class Consumer:
         self._open = asyncio.Event()
         self._open.set()
         self._more = asyncio.Event()
+        self.noted: Callable[[], None] = lambda: None
 
     async def deliver(self, delivery: Delivery) -> None:
         self.held = delivery
-        self._more.set()
+        self._note()
         await self._open.wait()
         self.held = None
         self.deliveries.append(delivery)
-        self._more.set()
+        self._note()
         if self.grants and isinstance(delivery, Records | Batches):
             self.it.grant(counted(delivery))
+
+    def _note(self) -> None:
+        self._more.set()
+        self.noted()
 
     @property
     def it(self) -> Subscription:
@@ -147,6 +152,7 @@ class World:
         )
         self.positions = Positions(engine, self.groups)
         self.out: dict[At, tuple[int, int]] = {}
+        self._noted = asyncio.Event()
         self.subscriptions = Subscriptions(engine, self.groups, self.positions, lambda: self.clock_ms, self._counted)
 
     def _counted(self, at: At, records: int, size: int) -> None:
@@ -172,11 +178,19 @@ class World:
         elif "consumer" not in wanted:
             wanted.setdefault("topics", ["t"])
         consumer = Consumer(grants=grants)
+        consumer.noted = self._noted.set
         consumer.subscription = await self.subscriptions.open(Wanted(**wanted), consumer.deliver)
         return consumer
 
     async def commit(self, group: str, offsets: Mapping[At, int]) -> None:
         await self.engine.commit_offsets(group, {at: Committed(offset) for at, offset in offsets.items()})
+
+    async def until(self, look: Callable[[], Any]) -> None:
+        """Wait for deliveries to whomever until this is true."""
+        async with asyncio.timeout(LONG_S):
+            while not look():
+                self._noted.clear()
+                await self._noted.wait()
 
     def pass_time(self, ms: int) -> None:
         self.clock_ms += ms

@@ -49,7 +49,7 @@ class Pump:
         self._credit = credit
         self._deliver = deliver
         self._durable = durable
-        self._beginnings = Beginnings(engine, wanted)
+        self._beginnings = Beginnings(engine, view, wanted)
         self._parcels = Parcels(wanted, credit, deliver, counted)
         self._assignment: Assignment | None = None
         #: Something has changed that the consumer does not know yet.

@@ -56,20 +56,14 @@ async def read_once(
         raise InvalidRequest(f"bytes_max is {bytes_max} and wait_ms {wait_ms}; they cannot be that small")
     deadline = now_ms() + wait_ms
     offset = await _within(engine, at, offset, out_of_range)
-    records: list[Record] = []
-    room = bytes_max
+    basket = _Basket(limit, bytes_max)
     while True:
-        patience = 0 if records else max(0, deadline - now_ms())
-        found = await engine.read(at, offset, min(room, BYTES_MAX), patience, isolation)
-        whole = _take(found, offset, limit - len(records), room, isolation, records)
-        if records:
-            offset = records[-1].offset + 1
-        if whole:
-            offset = max((offset, *(batch.next_offset for batch in batches(found.batches))))
-        room = bytes_max - sum(map(size_of, records))
-        if not found.batches or not whole or len(records) >= limit or room <= 0:
+        patience = 0 if basket.records else max(0, deadline - now_ms())
+        found = await engine.read(at, offset, min(basket.room, BYTES_MAX), patience, isolation)
+        offset = basket.fill(found, offset, isolation)
+        if not found.batches or basket.is_full:
             end = found.bounds.stable_end if isolation == Isolation.READ_COMMITTED else found.bounds.end
-            return Portion(records, found.bounds.start, end, offset)
+            return Portion(basket.records, found.bounds.start, end, offset)
 
 
 async def _within(engine: Engine, at: At, offset: int, out_of_range: OutOfRange) -> int:
@@ -83,20 +77,28 @@ async def _within(engine: Engine, at: At, offset: int, out_of_range: OutOfRange)
     return bounds.start if out_of_range == OutOfRange.TO_EARLIEST else bounds.end
 
 
-def _take(found: Slice, offset: int, limit: int, room: int, isolation: Isolation, into: list[Record]) -> bool:
-    """Add what fits; False where something of the slice was left out."""
-    for record in read_all(
-        found.batches,
-        from_offset=offset,
-        aborted=found.aborted,
-        committed_only=isolation == Isolation.READ_COMMITTED,
-    ):
-        room -= size_of(record)
-        if limit <= 0 or (room < 0 and into):
-            return False
-        into.append(record)
-        limit -= 1
-    return True
+class _Basket:
+    """Records up to a number and a size; the first one whatever its size."""
+
+    def __init__(self, limit: int, bytes_max: int) -> None:
+        self.records: list[Record] = []
+        self.room = bytes_max
+        self.is_full = False
+        self._limit = limit
+
+    def fill(self, found: Slice, offset: int, isolation: Isolation) -> int:
+        """Add what fits of what is there from `offset` on; return where to read on."""
+        committed_only = isolation == Isolation.READ_COMMITTED
+        for record in read_all(found.batches, from_offset=offset, aborted=found.aborted, committed_only=committed_only):
+            size = size_of(record)
+            if self.is_full or (self.records and size > self.room):
+                self.is_full = True
+                return offset
+            self.records.append(record)
+            self.room -= size
+            self.is_full = len(self.records) == self._limit or self.room <= 0
+            offset = record.offset + 1
+        return max((offset, *(batch.next_offset for batch in batches(found.batches))))
 
 
 def size_of(record: Record) -> int:
