@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from levada.fronts.http.collector import BrokerCollector
+from levada.fronts.http.collector import BrokerCollector, System
 from levada.fronts.http.exposition import exposition
 from levada.fronts.http.health import Check, checks, free_bytes
 from levada.fronts.http.loop_delay import LoopDelay
@@ -45,8 +45,8 @@ class Pages:
 
     async def metrics(self, request: Request) -> Response:
         self._delay.watch()
-        free = await asyncio.to_thread(free_bytes, self._sources)
-        pieces = exposition(self._collector.pieces(free))
+        system = await asyncio.to_thread(System.ask, self._sources)
+        pieces = exposition(self._collector.families(system))
         return StreamingResponse(pieces, media_type=CONTENT_TYPE_PLAIN_0_0_4, headers=_NOT_CACHED)
 
     async def healthz(self, request: Request) -> Response:

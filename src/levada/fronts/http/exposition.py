@@ -1,16 +1,40 @@
-"""Metrics as text, in Prometheus's format 0.0.4, a piece at a time so that the loop serves others in between."""
+"""Metrics as text, in Prometheus's format 0.0.4, a piece at a time so that the loop serves others in between.
+
+What has a sample for every partition is written here, line by line: through prometheus-client's objects it would cost a
+dozen times as much (13 µs a sample against 1 µs).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import itertools
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Final, Literal, NamedTuple
 
 from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+#: Samples written in one turn of the loop: about a millisecond's work.
+PIECE: Final = 500
 
-class _Piece(Collector):
+
+class Table(NamedTuple):
+    """A family with many samples. `rows` are labels, as text, and values; a counter's name ends in _total."""
+
+    kind: Literal["counter", "gauge"]
+    name: str
+    doc: str
+    rows: Iterable[tuple[str, int]]
+
+    def pieces(self) -> Iterator[bytes]:
+        yield f"# HELP {self.name} {self.doc}\n# TYPE {self.name} {self.kind}\n".encode()
+        rows, name = iter(self.rows), self.name
+        while lines := [f"{name}{{{labels}}} {value}\n" for labels, value in itertools.islice(rows, PIECE)]:
+            yield "".join(lines).encode()
+
+
+class _Family(Collector):
     """As much of a registry as is written at once."""
 
     def __init__(self, metric: Metric) -> None:
@@ -20,13 +44,16 @@ class _Piece(Collector):
         return (self._metric,)
 
 
-async def exposition(metrics: Iterable[Metric]) -> AsyncIterator[bytes]:
-    """The text of these metrics. One that comes in several pieces, one after the other, gets one heading."""
-    before = ""
-    for metric in metrics:
-        text = generate_latest(_Piece(metric))  # type: ignore[arg-type]  # of a registry it asks nothing else
-        if metric.name == before:
-            text = b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
-        before = metric.name
-        yield text
-        await asyncio.sleep(0)
+async def exposition(families: Iterable[Metric | Table]) -> AsyncIterator[bytes]:
+    """The text of these families."""
+    for family in families:
+        for piece in family.pieces() if isinstance(family, Table) else (generate_latest(_Family(family)),):
+            yield piece
+            await asyncio.sleep(0)
+
+
+def label(name: str, value: str) -> str:
+    """One label of a sample."""
+    if '"' in value or "\\" in value or "\n" in value:
+        value = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return f'{name}="{value}"'
