@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 
 from levada.broker.publishing.gate import Gate, Load
 from levada.broker.publishing.packing import pack, prepare
@@ -16,6 +17,7 @@ from levada.broker.publishing.routing import check_partition, route
 from levada.broker.publishing.spread import Spread
 from levada.broker.topics import BOOKKEEPING_TOPICS
 from levada.config import TopicConfig
+from levada.engine.histogram import Histogram
 from levada.engine.port import Acks, Appended, At, Engine, TopicInfo, TopicView
 from levada.errors import InvalidRequest, InvalidTopicName, UnknownTopic
 from levada.records.batch import Batch
@@ -26,14 +28,21 @@ Buffer = bytes | bytearray | memoryview
 class Started:
     """A request that is on its way: batches being appended. It goes on to its end whether anybody waits for it or not."""
 
-    def __init__(self, writes: Sequence[tuple[At, asyncio.Task[Appended]]], places: Sequence[int] | None) -> None:
+    def __init__(
+        self,
+        writes: Sequence[tuple[At, asyncio.Task[Appended]]],
+        places: Sequence[int] | None,
+        took: Callable[[], None],
+    ) -> None:
         self._writes = writes
+        self._took = took
         #: Whose position comes next, batch by batch; None where the batches are what was asked about.
         self._places = places
 
     async def positions(self) -> list[Position]:
         """When all is as durable as was asked for. An error of one batch is told once the others have landed."""
         await asyncio.wait([task for _, task in self._writes])
+        self._took()
         landed = [(at.partition, task.result()) for at, task in self._writes]
         if self._places is None:
             return [Position(partition, each.base_offset, each.duplicate) for partition, each in landed]
@@ -64,6 +73,8 @@ class Publisher:
         self._gate = gate
         self._config_of = config_of
         self._now_ms = now_ms
+        #: From a request to when it may be answered, for measuring.
+        self.latency = Histogram()
 
     async def publish(self, topic: str, records: Sequence[NewRecord], acks: Acks = Acks.ALL) -> list[Position]:
         """Store records where the topic's rules put them. Answers with a position for each, in their order."""
@@ -119,6 +130,7 @@ class Publisher:
         self, writes: Sequence[tuple[At, Buffer]], config: TopicConfig, acks: Acks, places: Sequence[int] | None
     ) -> Started:
         """Wait for room, which is given back batch by batch as they land; then append, in order."""
+        begun_ns = perf_counter_ns()
         loads = [(at, Load(Batch(memoryview(batch)).record_count, len(batch))) for at, batch in writes]
         await self._gate.enter(_sums(loads), config.enqueue_timeout_ms)
         tasks = []
@@ -126,7 +138,7 @@ class Publisher:
             task = asyncio.ensure_future(self._engine.append(at, batch, acks))
             task.add_done_callback(lambda done, at=at, load=load: self._landed(done, at, load))
             tasks.append((at, task))
-        return Started(tasks, places)
+        return Started(tasks, places, lambda: self.latency.observe(perf_counter_ns() - begun_ns))
 
     def _landed(self, task: asyncio.Task[Appended], at: At, load: Load) -> None:
         self._gate.leave({at: load})
