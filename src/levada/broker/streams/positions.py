@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from levada.broker.streams.coordinator import StreamGroups
 from levada.broker.streams.seeking import Target, target_offset
-from levada.engine.port import At, Committed, Engine, TopicView
+from levada.engine.port import At, Committed, Engine, TopicInfo, TopicView
 from levada.errors import (
     LevadaError,
     OffsetMetadataTooLarge,
@@ -106,18 +106,25 @@ class Positions:
         """
         self._groups.check_seek(group_id)
         view = await self._engine.topics()
-        ats = _partitions(view, topic)
-        for index in partitions:
-            if not 0 <= index < len(ats):
-                raise UnknownPartition(f"topic {topic!r} has partitions 0 to {len(ats) - 1}, not {index}")
-        wanted = [ats[index] for index in sorted(set(partitions))] or ats
+        wanted = [At(topic, index) for index in sorted(set(partitions))] or _partitions(view, topic)
+        for at in wanted:
+            _check_exists(view, at)
         before = await self._engine.offsets(group_id)
         offsets = {at: await target_offset(self._engine, at, to, before.get(at)) for at in wanted}
         if not dry_run:
             self._groups.check_seek(group_id)
-            await self._engine.commit_offsets(group_id, {at: Committed(offset) for at, offset in offsets.items()})
+            await self._set(group_id, offsets)
             self._groups.moved(group_id, offsets, now_ms)
+            # A commit that was taken while ours was on its way to the disk is of what was read before.
+            await self._set(group_id, offsets)
         return offsets
+
+    async def _set(self, group_id: str, offsets: Mapping[At, int]) -> None:
+        """Commit those of these offsets that are not so already."""
+        stored = await self._engine.offsets(group_id)
+        changed = {at: offset for at, offset in offsets.items() if at not in stored or stored[at].offset != offset}
+        if changed:
+            await self._engine.commit_offsets(group_id, {at: Committed(offset) for at, offset in changed.items()})
 
     async def _place(self, at: At, committed: Committed | None, member_id: str) -> Place:
         start, _, end = await self._engine.bounds(at)
@@ -127,9 +134,7 @@ class Positions:
         return Place(at, committed.offset, start, end, lag, committed.metadata, member_id)
 
     async def _check(self, view: TopicView, at: At, committed: Committed) -> None:
-        partitions = _partitions(view, at.topic)
-        if at not in partitions:
-            raise UnknownPartition(f"topic {at.topic!r} has partitions 0 to {len(partitions) - 1}, not {at.partition}")
+        _check_exists(view, at)
         length = len(committed.metadata)
         if length > self._metadata_max:
             raise OffsetMetadataTooLarge(
@@ -142,11 +147,21 @@ class Positions:
             )
 
 
-def _partitions(view: TopicView, topic: str) -> list[At]:
+def _info(view: TopicView, topic: str) -> TopicInfo:
     info = view.get(topic)
     if info is None:
         raise UnknownTopic(f"there is no topic {topic!r}")
-    return [At(topic, index) for index in range(info.partitions)]
+    return info
+
+
+def _partitions(view: TopicView, topic: str) -> list[At]:
+    return [At(topic, index) for index in range(_info(view, topic).partitions)]
+
+
+def _check_exists(view: TopicView, at: At) -> None:
+    count = _info(view, at.topic).partitions
+    if not 0 <= at.partition < count:
+        raise UnknownPartition(f"topic {at.topic!r} has partitions 0 to {count - 1}, not {at.partition}")
 
 
 def _exists(view: TopicView, at: At) -> bool:
