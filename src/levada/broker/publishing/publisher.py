@@ -92,6 +92,7 @@ class Publisher:
         UnknownTopic, UnknownPartition, InvalidRecord, InvalidTimestamp, RecordTooLarge, Overloaded; InvalidRequest for no
         records.
         """
+        begun_ns = perf_counter_ns()
         if not records:
             raise InvalidRequest(f"topic {topic}: there are no records to publish")
         info = self._topic(topic)
@@ -104,10 +105,11 @@ class Publisher:
             for batch in pack(config, [made[place] for place in held])
         ]
         order = [place for held in places.values() for place in held]
-        return await self._begin(writes, config, acks, order)
+        return await self._begin(writes, config, acks, order, begun_ns)
 
     async def start_batches(self, topic: str, batches: Sequence[tuple[int, Buffer]], acks: Acks = Acks.ALL) -> Started:
         """The same for batches. CorruptBatch and InvalidRecord for one that is not what it says."""
+        begun_ns = perf_counter_ns()
         if not batches:
             raise InvalidRequest(f"topic {topic}: there are no batches to publish")
         info = self._topic(topic)
@@ -116,7 +118,7 @@ class Publisher:
             if len(batches) > 1:
                 Batch(memoryview(batch)).check()  # one alone is checked when it is appended
         writes = [(At(topic, partition), batch) for partition, batch in batches]
-        return await self._begin(writes, self._config_of(topic), acks, None)
+        return await self._begin(writes, self._config_of(topic), acks, None, begun_ns)
 
     def _topic(self, topic: str) -> TopicInfo:
         info = self._view.get(topic)
@@ -127,10 +129,14 @@ class Publisher:
         return info
 
     async def _begin(
-        self, writes: Sequence[tuple[At, Buffer]], config: TopicConfig, acks: Acks, places: Sequence[int] | None
+        self,
+        writes: Sequence[tuple[At, Buffer]],
+        config: TopicConfig,
+        acks: Acks,
+        places: Sequence[int] | None,
+        begun_ns: int,
     ) -> Started:
         """Wait for room, which is given back batch by batch as they land; then append, in order."""
-        begun_ns = perf_counter_ns()
         loads = [(at, Load(Batch(memoryview(batch)).record_count, len(batch))) for at, batch in writes]
         await self._gate.enter(_sums(loads), config.enqueue_timeout_ms)
         tasks = []
