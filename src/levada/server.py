@@ -157,11 +157,12 @@ def _native(engine: EmbeddedEngine, groups: Groups, connections: Callable[[], in
         publisher=Publisher(engine, view, spread, gate, config_of=engine.config_of, now_ms=engine.now_ms),
         groups=streams,
         positions=positions,
-        subscriptions=Subscriptions(engine, streams, positions, now_ms),
+        subscriptions=Subscriptions(engine, streams, positions, now_ms, engine.count_out),
         directory=directory,
         cluster=Cluster(engine, view, engine.cluster_id, engine.config.node_name, now_ms=now_ms),
         new_producer=lambda: engine.transactions.init_producer_id(None, 0),
         stats=statistician.read,
+        count_out=engine.count_out,
         now_ms=now_ms,
     )
 

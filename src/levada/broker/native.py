@@ -12,7 +12,7 @@ from levada.broker.publishing import Gate, Publisher, Spread
 from levada.broker.stats import Stats
 from levada.broker.streams import Positions, StreamGroups
 from levada.broker.topics import Topics
-from levada.engine.port import Engine
+from levada.engine.port import At, Engine
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +33,8 @@ class Native:
     new_producer: Callable[[], Awaitable[tuple[int, int]]]
     #: This broker in figures: Statistician.read.
     stats: Callable[[], Awaitable[Stats]]
+    #: Told of what goes out: partition, records, bytes.
+    count_out: Callable[[At, int, int], None]
     #: The clock of sessions and waits, which nobody can set back.
     now_ms: Callable[[], int]
 

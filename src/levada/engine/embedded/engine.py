@@ -286,6 +286,13 @@ class EmbeddedEngine(Engine):
         """Records that came in and went out since the start."""
         return self._partitions.records()
 
+    def count_out(self, at: At, records: int, size: int) -> None:
+        """So much of this partition was sent to a native reader."""
+        if self._registry.get(at.topic) is not None:
+            partition = self._partitions.get(*at)
+            partition.records_out += records
+            partition.bytes_out += size
+
     async def bytes_on_disk(self) -> int:
         """Of all logs."""
         return await self.in_thread(self._data.size_bytes)

@@ -11,13 +11,6 @@ from levada.log.disk import WouldBlock
 
 async def read(partition: Partition, offset: int, max_bytes: int, wait_ms: int, isolation: Isolation) -> Slice:
     """Whole batches from `offset` on; waits up to `wait_ms` for the first, without polling."""
-    found = await _read(partition, offset, max_bytes, wait_ms, isolation)
-    if found.batches:
-        partition.count_out(offset, found.batches)
-    return found
-
-
-async def _read(partition: Partition, offset: int, max_bytes: int, wait_ms: int, isolation: Isolation) -> Slice:
     found = await read_now(partition, offset, max_bytes, isolation)
     if found.batches or wait_ms <= 0:
         return found

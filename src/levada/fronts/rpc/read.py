@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from levada.broker.delivery import OutOfRange, read_once
-from levada.broker.delivery.reading import BYTES_MAX, LIMIT
+from levada.broker.delivery.reading import BYTES_MAX, LIMIT, size_of
 from levada.broker.native import Native
 from levada.engine.port import At, Isolation
 from levada.errors import InvalidRequest
@@ -26,9 +26,10 @@ async def read(native: Native, request: pb.ReadRequest, call: Call) -> pb.ReadRe
         raise InvalidRequest(f"out_of_range {request.out_of_range}: must be FAIL, TO_EARLIEST or TO_LATEST (0 to 2)")
     if request.wait_ms:
         call.when_closing(call.cut)
+    at = At(request.topic, request.partition)
     found = await read_once(
         native.engine,
-        At(request.topic, request.partition),
+        at,
         request.offset,
         limit=request.limit or LIMIT,
         bytes_max=request.bytes_max or BYTES_MAX,
@@ -37,6 +38,7 @@ async def read(native: Native, request: pb.ReadRequest, call: Call) -> pb.ReadRe
         out_of_range=policy,
         now_ms=native.now_ms,
     )
+    native.count_out(at, len(found.records), sum(map(size_of, found.records)))
     return pb.ReadResponse(
         records=stored_records(found.records), start=found.start, end=found.end, next_offset=found.next_offset
     )
