@@ -37,10 +37,12 @@ async def list_topics(native: Native, request: pb.ListTopicsRequest, call: Call)
 
 async def describe_topic(native: Native, request: pb.DescribeTopicRequest, call: Call) -> pb.DescribeTopicResponse:
     found = await native.topics.describe(request.name)
+    placement = native.cluster.placement_of(found.info)
     return pb.DescribeTopicResponse(
         topic=topic_message(native, found.info),
         partitions=[
-            pb.Partition(index=index, start=bounds.start, end=bounds.end) for index, bounds in enumerate(found.bounds)
+            pb.Partition(index=index, start=bounds.start, end=bounds.end, leader=replicas[0], replicas=replicas)
+            for index, (bounds, replicas) in enumerate(zip(found.bounds, placement, strict=True))
         ],
         settings=[
             pb.Setting(name=each.name, value=each.value, set=each.is_set, doc=each.doc) for each in found.settings
