@@ -1,0 +1,1 @@
+"""The Python client: levada.connect for code that waits, levada.aio for code that awaits. One implementation, over gRPC."""

@@ -1,0 +1,119 @@
+"""How code that does not await uses what is written once, for those that do.
+
+The async classes are the implementation. A blocking face names their methods, and each becomes one that runs the coroutine on
+the client's own event loop, in a thread of its own, and waits:
+
+    class Producer(Face[AsyncProducer]):
+        flush = blocking(AsyncProducer.flush)      # same arguments, same docstring; returns instead of being awaited
+
+All blocking clients of a process share the thread. It is a daemon: a program ends without waiting for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from levada.client import forks
+from levada.errors import InvalidRequest
+
+A = TypeVar("A")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class LoopThread:
+    """An event loop in a thread of its own, begun when it is first needed."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._forked = False
+        forks.watch(self)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                import uvloop
+
+                self._loop = uvloop.new_event_loop()
+                self._thread = threading.Thread(target=self._run, args=(self._loop,), name="levada-client", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    @staticmethod
+    def _run(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do this on the loop, and wait for it. Interrupted, it is cancelled there too."""
+        if self._forked or threading.current_thread() is self._thread:
+            work.close()
+            if self._forked:
+                raise InvalidRequest(forks.FORKED)
+            raise InvalidRequest(
+                "a blocking call was made on the client's own thread, in a callback of a delivery perhaps: it would wait for "
+                "itself. Hand the work to a thread of your own"
+            )
+        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def forked(self) -> None:
+        self._forked = True
+
+
+_shared: LoopThread | None = None
+_shared_lock = threading.Lock()
+
+
+def loop_thread() -> LoopThread:
+    """The one of this process; a child that was forked gets its own."""
+    global _shared
+    with _shared_lock:
+        if _shared is None or _shared._forked:
+            _shared = LoopThread()
+        return _shared
+
+
+class Face(Generic[A]):
+    """The blocking side of an object that lives on the loop."""
+
+    def __init__(self, inner: A, thread: LoopThread) -> None:
+        self._inner = inner
+        self._thread = thread
+
+
+def blocking(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Face[A], P], T]:
+    """The same method for those who wait."""
+
+    @functools.wraps(method)
+    def wait(face: Face[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return face._thread.run(method(face._inner, *args, **kwargs))
+
+    return wait
+
+
+def plain(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[Face[A], P], T]:
+    """The same method, done on the loop's thread because what it touches lives there."""
+
+    @functools.wraps(method)
+    def wait(face: Face[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def there() -> T:
+            return method(face._inner, *args, **kwargs)
+
+        return face._thread.run(there())
+
+    return wait

@@ -1,0 +1,187 @@
+"""Records that were published together, and the promise to say what became of them.
+
+One promise is shared by all records of a draft: a delivery is a draft and a place in it, so a record costs no future of its own.
+A draft becomes one parcel, or one for each partition where its records are spread out: record i is then in parcel i % n.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from levada.client.records import Position
+from levada.errors import LevadaError, TimedOut
+from levada.records.pack import Row
+
+if TYPE_CHECKING:
+    from levada.client.delivery import Delivery
+
+Callback = Callable[["Delivery"], object]
+
+
+class Landed:
+    """Where a parcel's records lie: the first one's offset, and those that were there already."""
+
+    __slots__ = ("duplicate", "duplicates", "offset", "partition")
+
+    def __init__(
+        self,
+        partition: int,
+        offset: int,
+        *,
+        duplicate: bool = False,
+        duplicates: dict[int, tuple[int, int]] | None = None,
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.duplicate = duplicate
+        #: Place in the parcel → partition and offset of the first copy.
+        self.duplicates = duplicates
+
+
+class Draft:
+    """Filled by whoever publishes, under the accumulator's lock; settled on the loop's thread."""
+
+    __slots__ = (
+        "_callbacks", "_event", "_futures", "_hurry", "_left", "_lock",
+        "deadline", "done", "error", "hurried", "outcomes", "partition", "records", "size", "told", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self, topic: str, partition: int, deadline: float, lock: threading.Lock, hurry: Callable[[Draft], None]
+    ) -> None:
+        self.topic = topic
+        #: Where all of it goes; −1 until the broker has said.
+        self.partition = partition
+        self.deadline = deadline
+        self.records: list[Row] = []
+        self.size = 0
+        self.done = False
+        #: Somebody waits for it: it does not linger.
+        self.hurried = False
+        #: Somebody was told of its error.
+        self.told = False
+        self.error: LevadaError | None = None
+        self.outcomes: Sequence[Landed | LevadaError | None] = ()
+        self._left = 1
+        self._lock = lock
+        self._hurry = hurry
+        self._event: threading.Event | None = None
+        self._futures: list[asyncio.Future[None]] | None = None
+        self._callbacks: list[tuple[Delivery, Callback]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    # What becomes of it
+
+    def split(self, parcels: int) -> None:
+        """It leaves in so many parcels."""
+        self.outcomes = [None] * parcels
+        self._left = parcels
+
+    def settle(self, parcel: int, outcome: Landed | LevadaError) -> bool:
+        """Parcel i of it has landed or failed; True when it was the last."""
+        outcomes = self.outcomes
+        assert isinstance(outcomes, list) and outcomes[parcel] is None, "a parcel is settled once"
+        outcomes[parcel] = outcome
+        if isinstance(outcome, LevadaError) and self.error is None:
+            self.error = outcome
+        self._left -= 1
+        if self._left:
+            return False
+        self._finish()
+        return True
+
+    def fail(self, error: LevadaError) -> None:
+        """Nothing of it was sent."""
+        self.outcomes = (error,)
+        self.error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        with self._lock:
+            self.done = True
+            event, futures, callbacks = self._event, self._futures, self._callbacks
+            self._event = self._futures = self._callbacks = None
+        if event is not None:
+            event.set()
+        for future in futures or ():
+            if not future.done():
+                future.set_result(None)
+        for delivery, callback in callbacks or ():
+            call(callback, delivery)
+
+    def position(self, index: int) -> Position:
+        """Where record `index` lies, once all is done. Raises why it does not."""
+        outcomes = self.outcomes
+        outcome = outcomes[index % len(outcomes)]
+        if isinstance(outcome, LevadaError):
+            self.told = True
+            raise outcome
+        assert outcome is not None
+        place = index // len(outcomes)
+        if outcome.duplicates is not None and place in outcome.duplicates:
+            return Position(self.topic, *outcome.duplicates[place], True)
+        offset = outcome.offset if outcome.offset < 0 else outcome.offset + place
+        return Position(self.topic, outcome.partition, offset, outcome.duplicate)
+
+    # Waiting for it
+
+    def wait(self, timeout: float | None) -> None:
+        """Block until it is done, and have it sent now. TimedOut."""
+        if self.done:
+            return
+        with self._lock:
+            if self.done:
+                return
+            event = self._event
+            if event is None:
+                event = self._event = threading.Event()
+        self.hurry()
+        if not event.wait(timeout):
+            raise TimedOut(f"topic {self.topic}: no answer within {timeout} s; the record is still on its way")
+
+    def future(self) -> asyncio.Future[None]:
+        """Done when the draft is. For the loop's own thread."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.done:
+            future.set_result(None)
+            return future
+        if self._futures is None:
+            self._futures = []
+        self._futures.append(future)
+        return future
+
+    def hurry(self) -> None:
+        """Send it now."""
+        if not self.hurried:
+            self.hurried = True
+            self._hurry(self)
+
+    def tell(self, delivery: Delivery, callback: Callback) -> None:
+        """Call back when it is done, on the loop's thread; at once if it is."""
+        with self._lock:
+            if not self.done:
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append((delivery, callback))
+                return
+        call(callback, delivery)
+
+
+def call(callback: Callback, *arguments: Any) -> None:
+    """A user's callback must not stop the producer: what it raises is logged."""
+    try:
+        callback(*arguments)
+    except Exception:
+        import structlog
+
+        structlog.get_logger("levada.client").exception("callback failed", callback=repr(callback))
+
+
+def deadline_in(timeout_ms: int) -> float:
+    return time.monotonic() + timeout_ms / 1000

@@ -1,0 +1,170 @@
+"""One producer's way into one partition: what waits, what is on its way, and the sequences that keep both in order.
+
+The broker takes a producer's batches in the order of their sequences and answers a repeat of one of the last five with where
+the first copy lies. So at most five are on their way at once. After a cut they are sent again as they were; after a refusal
+all that followed it comes back too (OutOfOrderSequence), and everything is sent again from there, in order. A producer that a
+partition does not know may begin anywhere, so until a first batch was stored only one is on its way.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from typing import Final
+
+from levada.client.draft import Landed
+from levada.client.parcel import Parcel
+from levada.errors import LevadaError, OutOfOrderSequence
+from levada.records.batch import NO_PRODUCER, NO_SEQUENCE
+
+#: As many batches as the broker remembers of a producer.
+IN_FLIGHT_MAX: Final = 5
+
+Identity = tuple[int, int]
+#: Of a producer that sends without sequences.
+NOBODY: Final[Identity] = (NO_PRODUCER, -1)
+
+
+class Lane:
+    """Plain state: whoever owns it does the sending, and brings the clock."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.identity: Identity | None = None
+        #: Nothing is sent before this time: the broker asked for a pause.
+        self.not_before = 0.0
+        self._waiting: deque[Parcel] = deque()
+        self._flying: list[Parcel] = []
+        self._order: dict[Parcel, int] = {}
+        self._added = 0
+        self._next_sequence = 0
+        self._run = 0
+        self._known = False
+        #: Something before was refused: what is on its way will come back, and nothing more is sent until it has.
+        self._halted = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting and not self._flying
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def needs_identity(self) -> bool:
+        return self.identity is None and bool(self._waiting) and not self._flying
+
+    @property
+    def is_new(self) -> bool:
+        """True until it had an identity."""
+        return self._run == 0
+
+    @property
+    def next_in_line(self) -> Parcel:
+        return self._waiting[0]
+
+    @property
+    def uncertain(self) -> Parcel | None:
+        """The first in line that the broker may have stored already."""
+        return next((each for each in self._waiting if each.uncertain), None)
+
+    def add(self, parcel: Parcel) -> None:
+        self._order[parcel] = self._added
+        self._added += 1
+        self._waiting.append(parcel)
+
+    def begin(self, identity: Identity) -> None:
+        """Write as this producer from now on; sequences begin anew."""
+        self.identity = identity
+        self._run += 1
+        self._next_sequence = 0
+        self._known = identity == NOBODY
+
+    def next(self, now: float) -> Parcel | None:
+        """The parcel that may be sent now, if one may."""
+        if not self._waiting or self.identity is None or now < self.not_before:
+            return None
+        if self._flying and (self._halted or len(self._flying) >= (IN_FLIGHT_MAX if self._known else 1)):
+            return None
+        return self._waiting[0]
+
+    def send(self) -> Parcel:
+        """Take what `next` named: stamped, with its bytes made, and on its way."""
+        assert self.identity is not None
+        self._halted = False
+        parcel = self._waiting.popleft()
+        if self.identity == NOBODY:
+            if parcel.stamped < 0:
+                parcel.stamp(NOBODY, NO_SEQUENCE, self._run)
+        elif parcel.stamped != self._run:
+            parcel.stamp(self.identity, self._next_sequence, self._run)
+            self._next_sequence = parcel.next_sequence
+        self._flying.append(parcel)
+        return parcel
+
+    # What the broker answers
+
+    def landed(self, parcel: Parcel, outcome: Landed) -> bool:
+        """It is stored. True when all of its draft is settled."""
+        self._flying.remove(parcel)
+        del self._order[parcel]
+        self._known = True
+        if parcel.stamped != self._run and self.identity != NOBODY:
+            # It was not to be taken after what was refused before it: the partition is not the one it was.
+            self.identity = None
+        return parcel.landed(outcome)
+
+    def again(self, parcel: Parcel, not_before: float = 0.0) -> None:
+        """Refused for now: it goes back to its place in the line, and nothing overtakes it."""
+        self._flying.remove(parcel)
+        order = self._order
+        waiting = list(self._waiting)
+        insort(waiting, parcel, key=lambda each: order[each])
+        self._waiting = deque(waiting)
+        self.not_before = max(self.not_before, not_before)
+        self._halted = True
+
+    def follows_a_refusal(self, error: LevadaError) -> bool:
+        """True where a parcel was refused only because one before it was: it can be sent again."""
+        return isinstance(error, OutOfOrderSequence) and self._halted
+
+    def failed(self, parcel: Parcel, error: LevadaError) -> list[Parcel]:
+        """Refused for good, or given up. Returns all that fail with it: those the broker may have stored already.
+
+        Their sequences cannot be given to others, so if there are any, or if the broker has lost track of the sequences, the
+        lane needs a new identity.
+        """
+        lost = [parcel]
+        if parcel.uncertain:
+            lost += [each for each in (*self._flying, *self._waiting) if each.uncertain and each is not parcel]
+        is_new_start = parcel.uncertain or isinstance(error, OutOfOrderSequence)
+        for each in lost:
+            if each in self._flying:
+                self._flying.remove(each)
+            else:
+                self._waiting.remove(each)
+            del self._order[each]
+        if self.identity != NOBODY and parcel.stamped == self._run:
+            if is_new_start:
+                self.identity = None
+            self._run += 1
+            self._next_sequence = parcel.sequence
+            self._halted = True
+        return lost
+
+    def cut(self) -> None:
+        """The connection is gone: what was on its way may be stored or not. It is sent again as it was."""
+        for parcel in self._flying:
+            parcel.uncertain = True
+        self._waiting.extendleft(reversed(self._flying))
+        self._flying.clear()
+        self._waiting = deque(sorted(self._waiting, key=lambda each: self._order[each]))
+        self._halted = False
+
+    def expired(self, now: float) -> Parcel | None:
+        """The first in line, if its time is up."""
+        if self._waiting and not self._flying and self._waiting[0].deadline <= now:
+            return self._waiting[0]
+        return None

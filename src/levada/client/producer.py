@@ -1,0 +1,381 @@
+"""The producer: gathers records into batches, routes them by the topic's rules, and sends each exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from levada.client.accumulator import Accumulator
+from levada.client.channel import Channel
+from levada.client.delivery import Deliveries, Delivery
+from levada.client.draft import Draft
+from levada.client.forks import FORKED
+from levada.client.handover import Handover
+from levada.client.parcel import parcels_of, spread_out
+from levada.client.records import Headers, encode_headers
+from levada.client.route import SPREAD, Route
+from levada.client.routes import Routes
+from levada.client.sender import Sender
+from levada.client.serializers import BYTES, Bytes, Serializer
+from levada.client.spreader import Spreader
+from levada.errors import (
+    InvalidRequest,
+    InvalidTimestamp,
+    LevadaError,
+    Overloaded,
+    RecordTooLarge,
+    TimedOut,
+    UnknownPartition,
+)
+from levada.records.batch import HEADER_SIZE
+from levada.records.compression import codec_id
+from levada.records.pack import ROW_OVERHEAD, size_of
+from levada.v1 import stream_pb2 as pb
+
+_ACKS: Final = {"all": pb.ACKS_ALL, "none": pb.ACKS_NONE}
+_NO_HEADERS: Final[list[tuple[str, bytes | None]]] = []
+
+
+class AsyncProducer:
+    """Publishes records. Made by `client.producer(…)`.
+
+        async with client.producer(value=levada.JSON) as producer:
+            delivery = await producer.publish("orders", {"id": 7}, key=b"user-1")
+            print(await delivery)                # Position(topic='orders', partition=1, offset=0, duplicate=False)
+
+    Records of a partition are stored in the order they were published, and none twice, whatever happens to connection and
+    broker. A record waits for others for at most `linger_ms`, and not at all once somebody waits for its delivery.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        routes: Routes,
+        *,
+        linger_ms: float,
+        batch_bytes: int,
+        acks: Literal["all", "none"],
+        compression: str,
+        key: Serializer,
+        value: Serializer,
+        buffer_bytes: int,
+        max_block_ms: int,
+        delivery_timeout_ms: int,
+        request_timeout_ms: int,
+    ) -> None:
+        if acks not in _ACKS:
+            raise InvalidRequest(f"acks is {acks!r}; it must be one of {', '.join(map(repr, _ACKS))}")
+        for name, number in (("batch_bytes", batch_bytes), ("buffer_bytes", buffer_bytes), ("max_block_ms", max_block_ms + 1),
+                             ("delivery_timeout_ms", delivery_timeout_ms), ("request_timeout_ms", request_timeout_ms),
+                             ("linger_ms", linger_ms + 1)):  # fmt: skip
+            if number < 1:
+                raise InvalidRequest(f"{name} is too small")
+        self._loop = asyncio.get_running_loop()
+        self._routes = routes
+        self._linger_s = linger_ms / 1000
+        self._codec = codec_id(compression)
+        self._key = None if isinstance(key, Bytes) else key.dumps
+        self._value = None if isinstance(value, Bytes) else value.dumps
+        self._max_block_s = max_block_ms / 1000
+        self._delivery_timeout_s = delivery_timeout_ms / 1000
+        self._woken = False
+        self._accumulator = Accumulator(
+            batch_bytes=batch_bytes,
+            buffer_bytes=buffer_bytes,
+            delivery_timeout_ms=delivery_timeout_ms,
+            linger=linger_ms > 0,
+            wake=self._wake,
+        )
+        self._sender = Sender(
+            channel,
+            acks=_ACKS[acks],
+            request_timeout_s=request_timeout_ms / 1000,
+            settled=self._settled,
+            answered=self._answered,
+            doubted=routes.doubt,
+        )
+        self._spreader = Spreader(channel, placed=self._placed, failed=self._unplaced)
+        #: Collected and not yet done.
+        self._unsettled: dict[Draft, None] = {}
+        self._refusal: Draft | None = None
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed: str | None = None
+
+    # Publishing
+
+    async def publish(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        message_id: str | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Hand a record over. Returns as soon as there is room for it; the delivery says what became of it.
+
+        Without a partition the topic's router chooses one by the key, or the broker's counter where there is none. A
+        `message_id` counts on topics with levada.dedup=id. UnknownTopic, UnknownPartition, RecordTooLarge, InvalidRecord;
+        Overloaded when there was no room for `max_block_ms`.
+        """
+        until = 0.0
+        while True:
+            route = await self._routes.get(topic)
+            try:
+                delivery = self.offer(topic, value, key, headers, partition, message_id, timestamp_ms)
+            except UnknownPartition:
+                if (await self._routes.renew(topic)).same_as(route):
+                    raise
+                continue
+            if delivery is not None:
+                return delivery
+            until = until or time.monotonic() + self._max_block_s
+            await self._wait_for_room(topic, until)
+
+    def offer(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        message_id: str | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery | None:
+        """publish, from any thread and without waiting: None where the topic is not known yet, or where there is no room."""
+        route = self._routes.known(topic)
+        if route is None or self._closed is not None:
+            self._check_open()
+            return None
+        if value is not None and (self._value is not None or value.__class__ is not bytes):
+            value = (self._value or BYTES.dumps)(value)
+        if key is not None and (self._key is not None or key.__class__ is not bytes):
+            key = (self._key or BYTES.dumps)(key)
+        if timestamp_ms is None:
+            timestamp_ms = int(time.time() * 1000)
+        elif timestamp_ms < 0:
+            raise InvalidTimestamp(f"timestamp_ms is {timestamp_ms}; it is milliseconds since 1970")
+        if headers is None and message_id is None:
+            encoded = _NO_HEADERS
+            size = ROW_OVERHEAD + (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
+        else:
+            encoded = encode_headers(headers, message_id)
+            size = size_of(key, value, encoded)
+        if size + HEADER_SIZE > route.max_message_bytes:
+            self._check_size(route, size)
+        if partition is None:
+            where = route.of_key(key) if key else route.keyless_to
+        else:
+            where = route.partition(key, partition)
+        found = self._accumulator.add(route, where, (timestamp_ms, key, value, encoded), size)
+        return None if found is None else Delivery(*found)
+
+    async def publish_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        keys: Iterable[Any] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Deliveries:
+        """Hand many records over at once: the fastest way. With `keys`, one for each value.
+
+            positions = await (await producer.publish_many("orders", [b"one", b"two"]))
+
+        Waits for room as `publish` does, for each batch of them.
+        """
+        handover = self.handover(topic, values, keys=keys, partition=partition, timestamp_ms=timestamp_ms)
+        while not self.advance(handover):
+            await self.until_possible(topic)
+        return Deliveries(handover.parts)
+
+    def handover(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        keys: Iterable[Any] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Handover:
+        """Records that are about to be handed over, as bytes."""
+        if timestamp_ms is not None and timestamp_ms < 0:
+            raise InvalidTimestamp(f"timestamp_ms is {timestamp_ms}; it is milliseconds since 1970")
+        encoded_keys = None if keys is None else _encoded(keys, self._key)
+        encoded = _encoded(values, self._value)
+        if encoded_keys is not None and len(encoded_keys) != len(encoded):
+            raise InvalidRequest(f"there are {len(encoded_keys)} keys for {len(encoded)} values")
+        return Handover(topic, encoded, encoded_keys, partition, timestamp_ms)
+
+    def advance(self, handover: Handover) -> bool:
+        """Hand over what there is room for, from any thread and without waiting. True when that was all."""
+        route = self._routes.known(handover.topic)
+        if route is None or self._closed is not None:
+            self._check_open()
+            return False
+        if handover.largest + ROW_OVERHEAD + HEADER_SIZE > route.max_message_bytes:
+            self._check_size(route, handover.largest + ROW_OVERHEAD)
+        return handover.advance(self._accumulator, route)
+
+    async def until_possible(self, topic: str) -> None:
+        """Until something can be handed over: the topic is known, and there is room. UnknownTopic, Overloaded."""
+        await self._routes.get(topic)
+        await self._wait_for_room(topic, time.monotonic() + self._max_block_s)
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise InvalidRequest(self._closed)
+
+    def _check_size(self, route: Route, size: int) -> None:
+        # What is computed is the most it can be; close to the limit the broker decides.
+        if size - ROW_OVERHEAD > route.max_message_bytes:
+            raise RecordTooLarge(
+                f"a record of {size - ROW_OVERHEAD} bytes; topic {route.topic} takes batches of at most "
+                f"{route.max_message_bytes} (max.message.bytes)"
+            )
+
+    async def _wait_for_room(self, topic: str, until: float) -> None:
+        if self._accumulator.has_room(1):
+            return
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._room.append(future)
+        try:
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                await future
+        except TimeoutError:
+            self._check_open()
+            raise Overloaded(
+                f"topic {topic}: {self._accumulator.buffered} bytes wait for the broker's answer, and there was no room for "
+                f"{self._max_block_s:g} s (buffer_bytes is {self._accumulator.buffer_bytes})"
+            ) from None
+        finally:
+            if future in self._room:
+                self._room.remove(future)
+        self._check_open()
+
+    # From the accumulator to the sender, on the loop's thread
+
+    def _wake(self) -> None:
+        """Under the accumulator's lock."""
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._pump)
+
+    def _pump(self) -> None:
+        self._woken = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        born_before = time.monotonic() + self._delivery_timeout_s - self._linger_s
+        for draft in self._accumulator.collect(lingered=lambda draft: draft.deadline <= born_before):
+            self._unsettled[draft] = None
+            if draft.partition == SPREAD:
+                route = self._routes.known(draft.topic)
+                sticky = route is not None and route.keyless == "sticky"
+                self._spreader.add(draft, 1 if sticky else len(draft))
+            else:
+                self._sender.add(parcels_of(draft, self._codec))
+        if self._accumulator.has_open:
+            self._timer = self._loop.call_later(self._linger_s, self._pump)
+
+    def _placed(self, draft: Draft, first: int, partitions: int) -> None:
+        """The broker has said where a draft goes."""
+        route = self._routes.known(draft.topic)
+        if route is not None and route.partitions != partitions:
+            self._routes.doubt(draft.topic)
+        if route is not None and route.keyless == "sticky":
+            draft.partition = first % partitions
+            self._sender.add(parcels_of(draft, self._codec))
+        else:
+            self._sender.add(spread_out(draft, first, partitions, self._codec))
+
+    def _unplaced(self, draft: Draft, error: LevadaError) -> None:
+        self._routes.doubt(draft.topic)
+        draft.fail(error)
+        self._answered(draft.size)
+        self._settled(draft)
+
+    def _settled(self, draft: Draft) -> None:
+        self._unsettled.pop(draft, None)
+        if draft.error is not None and self._refusal is None:
+            self._refusal = draft
+        draft.records = []
+
+    def _answered(self, size: int) -> None:
+        self._accumulator.release(size)
+        while self._room:
+            future = self._room.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    # The end
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send everything now and wait until all of it is answered. TimedOut after `timeout` seconds.
+
+        Raises the first refusal since the last flush that nobody has asked a delivery about, so that none goes unnoticed.
+        """
+        self._linger_none()
+        try:
+            async with asyncio.timeout(timeout):
+                while self._unsettled:
+                    await next(iter(self._unsettled)).future()
+        except TimeoutError:
+            raise TimedOut(f"{len(self._unsettled)} batches were not answered within {timeout} s") from None
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None and not refusal.told and refusal.error is not None:
+            raise refusal.error
+
+    def _linger_none(self) -> None:
+        linger_s, self._linger_s = self._linger_s, 0.0
+        self._pump()
+        self._linger_s = linger_s
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Flush, then stop. After `timeout` seconds what is left fails with ConnectionLost. A second call does nothing."""
+        if self._closed is not None:
+            return
+        try:
+            await self.flush(timeout)
+        finally:
+            await self._stop("the producer is closed")
+
+    async def _stop(self, why: str) -> None:
+        self._closed = why
+        if self._timer is not None:
+            self._timer.cancel()
+        self._linger_none()
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._spreader.close()
+        await self._sender.close()
+        self._answered(0)
+
+    def forked(self) -> None:
+        """This is another process now: the connection belongs to the one that made it."""
+        self._closed = FORKED
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _encoded(values: Iterable[Any], dumps: Callable[[Any], bytes] | None) -> list[bytes | None]:
+    if dumps is None:
+        listed = list(values)
+        if all(value.__class__ is bytes for value in listed):
+            return listed
+        dumps, values = BYTES.dumps, listed
+    return [None if value is None else dumps(value) for value in values]

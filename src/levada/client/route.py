@@ -1,0 +1,68 @@
+"""Where a topic's records go: what the topic's metadata say, as a client needs it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from levada.errors import UnknownPartition
+from levada.routing import ROUTERS
+
+if TYPE_CHECKING:
+    from levada.v1 import stream_pb2
+
+#: Not a partition: the broker's counter says where.
+SPREAD: Final = -1
+#: As many keys are remembered with their partition: hashing one in Python costs a microsecond for ten bytes.
+_KEYS_REMEMBERED: Final = 65_536
+
+
+class Route:
+    """The rules of one topic as they were when the broker was asked."""
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        partitions: int,
+        router: str = "fnv1a64",
+        keyless: str = "round_robin",
+        max_message_bytes: int = 1_048_588,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.keyless = keyless
+        self.max_message_bytes = max_message_bytes
+        #: Where records without a key go.
+        self.keyless_to = 0 if partitions == 1 or keyless == "zero" else SPREAD
+        by_key = ROUTERS[router]
+
+        @lru_cache(_KEYS_REMEMBERED)
+        def of_key(key: bytes) -> int:
+            return by_key(key, partitions)
+
+        self.of_key = of_key
+
+    @staticmethod
+    def of(topic: stream_pb2.Topic) -> Route:
+        return Route(
+            topic.name,
+            topic.id,
+            topic.partitions,
+            topic.router or "fnv1a64",
+            topic.keyless or "round_robin",
+            topic.max_message_bytes or 1_048_588,
+        )
+
+    def partition(self, key: bytes | None, chosen: int | None) -> int:
+        """The one that was chosen, else by key, else by the rule for records without a key. UnknownPartition."""
+        if chosen is not None:
+            if not 0 <= chosen < self.partitions:
+                raise UnknownPartition(f"topic {self.topic} has partitions 0 to {self.partitions - 1}, not {chosen}")
+            return chosen
+        return self.of_key(key) if key else self.keyless_to
+
+    def same_as(self, other: Route) -> bool:
+        """True where nothing changed that matters to what is still on its way."""
+        return self.topic_id == other.topic_id and self.partitions == other.partitions

@@ -1,0 +1,90 @@
+"""One partition as a consumer follows it: what has come, what was handed out, what is done with."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from levada.client.records import At
+
+if TYPE_CHECKING:
+    from levada.client.chunk import Chunk
+
+
+class Track:
+    """All offsets are of the next record. `finished` ≤ `handed` ≤ `received`."""
+
+    def __init__(self, at: At, offset: int) -> None:
+        self.at = at
+        #: Behind the last record that came from the broker.
+        self.received = offset
+        #: Behind the last record that was given to the user.
+        self.handed = offset
+        #: Behind the last record that the user is done with.
+        self.finished = offset
+        #: Where it began.
+        self.begun = offset
+        #: As stored for the group, where this consumer knows.
+        self.committed: int | None = None
+        self.end: int | None = None
+        self.paused = False
+        #: What came while it was paused.
+        self.held: deque[Chunk] = deque()
+        #: It was moved or taken away: chunks of an older turn are not for the user any more.
+        self.turn = 0
+        self._seeks: list[int] = []
+
+    @property
+    def is_seeking(self) -> bool:
+        """True while what comes is from before a seek."""
+        return bool(self._seeks)
+
+    def seek(self, offset: int) -> None:
+        """Forget what has come; the broker is being asked for what comes from there on."""
+        self._move(offset)
+        self._seeks.append(offset)
+
+    def resuming(self) -> None:
+        """A new connection is being asked for what comes after all that came on the old one, which is still good."""
+        self._seeks.append(self.received)
+
+    def done(self, offset: int, turn: int) -> None:
+        """The user is done with what comes before this offset, unless it was moved meanwhile."""
+        if turn == self.turn:
+            self.handed = self.finished = offset
+
+    def reconnected(self) -> None:
+        """A new connection: nobody will answer what was asked on the old one."""
+        self._seeks.clear()
+
+    def assigned(self, offset: int) -> None:
+        """The broker says that it goes on reading there."""
+        if self._seeks:
+            if offset in self._seeks:
+                del self._seeks[: self._seeks.index(offset) + 1]
+            return
+        if offset < self.received:
+            self._move(offset)
+        # Ahead of us: retention or somebody's seek has passed over records. What came before that is still good.
+        self.received = offset
+
+    def gone(self) -> None:
+        """It belongs to somebody else now."""
+        self.turn += 1
+        self.held.clear()
+
+    def resume_at(self, offset: int, *, begins_late: bool) -> int:
+        """Where to go on after a new connection, where the broker would begin at `offset`: the group's, or by policy.
+
+        What came already need not come again, unless the group's offset was moved back meanwhile; and others may have read on.
+        """
+        if self.committed is not None and offset < self.committed:
+            return offset
+        if offset > self.received and not (begins_late and self.committed is None):
+            return offset
+        return self.received
+
+    def _move(self, offset: int) -> None:
+        self.turn += 1
+        self.held.clear()
+        self.received = self.handed = self.finished = offset
