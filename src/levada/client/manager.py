@@ -78,8 +78,8 @@ class AsyncManager:
     async def alter_topic(
         self,
         name: str,
-        set: Mapping[str, object] | None = None,
-        unset: Iterable[str] = (),  # noqa: A002
+        set: Mapping[str, object] | None = None,  # noqa: A002
+        unset: Iterable[str] = (),
     ) -> Topic:
         """Change settings, all or none: those in `set`, and back to the default those in `unset`.
 

@@ -52,9 +52,7 @@ class Workers:
         #: Read by the threads between two records.
         self._stopping = False
         self._pool: ThreadPoolExecutor | None = None
-        if not inspect.iscoroutinefunction(handler) and not inspect.iscoroutinefunction(
-            getattr(handler, "__call__", None)
-        ):  # noqa: B004
+        if not inspect.iscoroutinefunction(handler):
             self._pool = ThreadPoolExecutor(workers, thread_name_prefix="levada-worker")
 
     @property

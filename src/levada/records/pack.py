@@ -26,10 +26,8 @@ def pack(rows: Iterable[Row], *, codec: int = NONE, producer: tuple[int, int, in
         base_sequence=sequence, batch_size=_INT32_MAX,
     )  # fmt: skip
     append = builder.append
-    offset = 0
-    for timestamp_ms, key, value, headers in rows:
+    for offset, (timestamp_ms, key, value, headers) in enumerate(rows):
         append(offset, timestamp_ms, key, value, headers)
-        offset += 1
     plain: bytearray = builder.build()
     return plain if codec == NONE else _compressed(plain, codec)
 
