@@ -38,6 +38,8 @@ def assigned(data: bytes) -> list[At]:
         position = 6
         for _ in range(count):
             (length,) = struct.unpack_from(">h", data, position)
+            if length < 0:
+                return []
             topic = bytes(data[position + 2 : position + 2 + length]).decode()
             position += 2 + length
             (partitions,) = struct.unpack_from(">i", data, position)
