@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sized
 from typing import TYPE_CHECKING, Final
 
 from levada.broker.cluster import Cluster
+from levada.broker.dedup import Dedup
 from levada.broker.delivery import Subscriptions
 from levada.broker.group_directory import GroupDirectory
 from levada.broker.groups import GroupConfig, GroupCoordinator, now_ms
@@ -44,6 +45,7 @@ class Server:
         self._engine: EmbeddedEngine | None = None
         self._listener: Listener | None = None
         self._groups: Groups | None = None
+        self._dedup: Dedup | None = None
         self._native: Native | None = None
         self._rpc: RpcListener | None = None
         self._http: HttpFront | None = None
@@ -55,9 +57,10 @@ class Server:
         try:
             self._groups = groups = Groups(engine)
             groups.start()
-            node = Node(self.config, engine, groups.classic, self.config.node_id)
+            self._dedup = dedup = _dedup(engine)
+            node = Node(self.config, engine, groups.classic, self.config.node_id, dedup=dedup)
             self._listener = Listener(node)
-            self._native = native = _native(engine, groups, self._open_connections)
+            self._native = native = _native(engine, groups, dedup, self._open_connections)
             await native.cluster.load()
             engine.place_by(native.cluster.plan)
             await self._start_fronts(node, native)
@@ -123,6 +126,7 @@ class Server:
         self._listener = self._rpc = self._http = None
         groups, self._groups = self._groups, None
         native, self._native = self._native, None
+        dedup, self._dedup = self._dedup, None
         engine, self._engine = self._engine, None
         if groups is not None:
             # Members that wait for a rebalance are sent to look for their coordinator again, not waited for.
@@ -132,11 +136,29 @@ class Server:
             await native.close()
         if groups is not None:
             await groups.stop()
+        if dedup is not None:
+            await dedup.close()
         if engine is not None:
             await engine.close()
 
 
-def _native(engine: EmbeddedEngine, groups: Groups, connections: Callable[[], int]) -> Native:
+def _dedup(engine: EmbeddedEngine) -> Dedup:
+    """Which messages were seen, of topics that want to know."""
+    dedup = Dedup(
+        engine,
+        engine.view,
+        partition_of=lambda at: engine.partition(*at),
+        config_of=engine.config_of,
+        shelf=engine.shelf("dedup"),
+        in_thread=engine.in_thread,
+        now_ms=engine.now_ms,
+    )
+    engine.settings.watch(dedup.settings_changed)
+    dedup.start()
+    return dedup
+
+
+def _native(engine: EmbeddedEngine, groups: Groups, dedup: Dedup, connections: Callable[[], int]) -> Native:
     """The rules that native fronts translate for, over this engine."""
     view, streams = engine.view, groups.streams
     gate, spread = Gate(), Spread(engine, view)
@@ -154,7 +176,9 @@ def _native(engine: EmbeddedEngine, groups: Groups, connections: Callable[[], in
         topics=Topics(engine, view, engine.settings, engine.config_of),
         gate=gate,
         spread=spread,
-        publisher=Publisher(engine, view, spread, gate, config_of=engine.config_of, now_ms=engine.now_ms),
+        publisher=Publisher(
+            engine, view, spread, gate, config_of=engine.config_of, now_ms=engine.now_ms, admit=engine.admit
+        ),
         groups=streams,
         positions=positions,
         subscriptions=Subscriptions(engine, streams, positions, now_ms, engine.count_out),

@@ -269,6 +269,15 @@ def end_of(buffer: bytes | bytearray | memoryview) -> int:
     return int(base_offset + last_offset_delta + 1)
 
 
+def sole_batch(buffer: bytes | bytearray | memoryview) -> Batch:
+    """The one batch that is in the buffer, and can be stamped: copied where it cannot. CorruptBatch."""
+    view = memoryview(buffer)
+    batch = Batch(memoryview(bytearray(view)) if view.readonly else view)
+    if batch.size != len(view):
+        raise CorruptBatch(f"the batch says it has {batch.size} bytes, {len(view)} came")
+    return batch
+
+
 def batches(buffer: bytes | bytearray | memoryview) -> Iterator[Batch]:
     """The whole batches of a buffer, in order. Stops before one that is cut at the end, as Fetch gives it.
 

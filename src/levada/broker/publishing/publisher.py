@@ -7,51 +7,25 @@ first is appended first, so a stream of requests keeps its order without one wai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from time import perf_counter_ns
+from typing import Any
 
+from levada.broker.dedup import Dedup
 from levada.broker.publishing.gate import Gate, Load
 from levada.broker.publishing.packing import pack, prepare
 from levada.broker.publishing.record import NewRecord, Position
 from levada.broker.publishing.routing import check_partition, route
 from levada.broker.publishing.spread import Spread
+from levada.broker.publishing.started import Landed, Started
 from levada.broker.topics import BOOKKEEPING_TOPICS
 from levada.config import TopicConfig
 from levada.engine.histogram import Histogram
-from levada.engine.port import Acks, Appended, At, Engine, TopicInfo, TopicView
+from levada.engine.port import Acks, At, Engine, TopicInfo, TopicView
 from levada.errors import InvalidRequest, InvalidTopicName, UnknownTopic
-from levada.records.batch import Batch
+from levada.records.batch import Batch, sole_batch
 
 Buffer = bytes | bytearray | memoryview
-
-
-class Started:
-    """A request that is on its way: batches being appended. It goes on to its end whether anybody waits for it or not."""
-
-    def __init__(
-        self,
-        writes: Sequence[tuple[At, asyncio.Task[Appended]]],
-        places: Sequence[int] | None,
-        took: Callable[[], None],
-    ) -> None:
-        self._writes = writes
-        self._took = took
-        #: Whose position comes next, batch by batch; None where the batches are what was asked about.
-        self._places = places
-
-    async def positions(self) -> list[Position]:
-        """When all is as durable as was asked for. An error of one batch is told once the others have landed."""
-        await asyncio.wait([task for _, task in self._writes])
-        self._took()
-        landed = [(at.partition, task.result()) for at, task in self._writes]
-        if self._places is None:
-            return [Position(partition, each.base_offset, each.duplicate) for partition, each in landed]
-        found: list[Position] = [Position(-1, -1)] * len(self._places)
-        places = iter(self._places)
-        for partition, each in landed:
-            for offset in range(each.base_offset, each.last_offset + 1):
-                found[next(places)] = Position(partition, offset, each.duplicate)
-        return found
 
 
 class Publisher:
@@ -63,14 +37,19 @@ class Publisher:
         view: TopicView,
         spread: Spread,
         gate: Gate,
+        dedup: Dedup | None = None,
         *,
         config_of: Callable[[str], TopicConfig],
         now_ms: Callable[[], int],
+        admit: Callable[[At, Buffer], object],
     ) -> None:
+        """`admit` refuses what the engine would refuse of a batch, without storing it."""
         self._engine = engine
         self._view = view
         self._spread = spread
         self._gate = gate
+        self._dedup = dedup
+        self._admit = admit
         self._config_of = config_of
         self._now_ms = now_ms
         #: From a request to when it may be answered, for measuring.
@@ -108,15 +87,18 @@ class Publisher:
         return await self._begin(writes, config, acks, order, begun_ns)
 
     async def start_batches(self, topic: str, batches: Sequence[tuple[int, Buffer]], acks: Acks = Acks.ALL) -> Started:
-        """The same for batches. CorruptBatch and InvalidRecord for one that is not what it says."""
+        """The same for batches. CorruptBatch and InvalidRecord for one that is not what it says.
+
+        Of several, one whose producer's sequence does not fit is found only when it is appended; the others are stored.
+        """
         begun_ns = perf_counter_ns()
         if not batches:
             raise InvalidRequest(f"topic {topic}: there are no batches to publish")
         info = self._topic(topic)
         for partition, batch in batches:
             check_partition(info, partition)
-            if len(batches) > 1:
-                Batch(memoryview(batch)).check()  # one alone is checked when it is appended
+            if len(batches) > 1:  # one alone is checked when it is appended
+                self._admit(At(topic, partition), batch)
         writes = [(At(topic, partition), batch) for partition, batch in batches]
         return await self._begin(writes, self._config_of(topic), acks, None, begun_ns)
 
@@ -138,15 +120,22 @@ class Publisher:
     ) -> Started:
         """Wait for room, which is given back batch by batch as they land; then append, in order."""
         loads = [(at, Load(Batch(memoryview(batch)).record_count, len(batch))) for at, batch in writes]
+        dedup = self._dedup if self._dedup is not None and config.dedup != "off" else None
+        if dedup is not None:
+            await dedup.open(writes[0][0].topic)
         await self._gate.enter(_sums(loads), config.enqueue_timeout_ms)
         tasks = []
         for (at, batch), (_, load) in zip(writes, loads, strict=True):
-            task = asyncio.ensure_future(self._engine.append(at, batch, acks))
+            if dedup is None:
+                append: Coroutine[Any, Any, Landed] = self._engine.append(at, batch, acks)
+            else:
+                append = dedup.publish(at, sole_batch(batch), acks, dense=places is not None)
+            task = asyncio.ensure_future(append)
             task.add_done_callback(lambda done, at=at, load=load: self._landed(done, at, load))
             tasks.append((at, task))
         return Started(tasks, places, lambda: self.latency.observe(perf_counter_ns() - begun_ns))
 
-    def _landed(self, task: asyncio.Task[Appended], at: At, load: Load) -> None:
+    def _landed(self, task: asyncio.Task[Landed], at: At, load: Load) -> None:
         self._gate.leave({at: load})
         if not task.cancelled():
             task.exception()  # whoever has gone meanwhile does not ask for it

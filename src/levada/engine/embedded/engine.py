@@ -26,12 +26,13 @@ from levada.engine.embedded.datadir import DataDir, DirectoryLock, raise_file_li
 from levada.engine.embedded.housekeeping import Housekeeping
 from levada.engine.embedded.journal import Journal, PartitionJournal
 from levada.engine.embedded.offsets import OffsetStore
-from levada.engine.embedded.owners import Owners, whole_batch
+from levada.engine.embedded.owners import Owners
 from levada.engine.embedded.partition import Partition
 from levada.engine.embedded.partitions import Partitions
 from levada.engine.embedded.producer_ids import ProducerIds
 from levada.engine.embedded.registry import Registry, registry_topic
 from levada.engine.embedded.scrubber import Scrubber
+from levada.engine.embedded.shelf import DirectoryShelf
 from levada.engine.embedded.syncer import Syncer
 from levada.engine.embedded.topics import Configs, Topics
 from levada.engine.embedded.transaction_limits import TransactionLimits
@@ -59,6 +60,7 @@ from levada.engine.port import (
 from levada.engine.settings import Level, LiveSettings
 from levada.errors import UnknownTopicId
 from levada.log.disk import Disk
+from levada.records.batch import sole_batch
 
 #: Threads for cold reads, compaction, checkpoints and removals. The syncer has its own.
 WORKERS: Final = 8
@@ -301,9 +303,17 @@ class EmbeddedEngine(Engine):
         """Have this called for where a topic's partitions are to lie: the topic as it was, if it was, partitions, copies."""
         self._topics.place = place
 
+    def admit(self, at: At, batch: bytes | bytearray | memoryview) -> None:
+        """Refuse what an append would refuse by the topic's rules, and store nothing."""
+        self._partitions.get(*at).admit(sole_batch(bytes(batch)))
+
     def config_of(self, topic: str) -> TopicConfig:
         """UnknownTopic."""
         return self._configs.of(self._topics.existing(topic).settings)
+
+    def shelf(self, name: str) -> DirectoryShelf:
+        """A directory for what can be rebuilt from the log, only not as fast."""
+        return DirectoryShelf(self._data.path / name, self._data.disk)
 
     def internal(self, name: str) -> Journal:
         """The journal of an internal topic, which is made when it is first written."""
@@ -344,7 +354,7 @@ class EmbeddedEngine(Engine):
 
     async def append(self, at: At, batch: bytes | bytearray | memoryview, acks: Acks = Acks.ALL) -> Appended:
         partition = self._partitions.get(*at)
-        appended = partition.append(whole_batch(batch))
+        appended = partition.append(sole_batch(batch))
         if acks == Acks.NONE:
             return appended
         waiting = partition.when_durable(appended.last_offset + 1)

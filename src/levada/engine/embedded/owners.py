@@ -16,14 +16,13 @@ from levada.engine.embedded.partition import Partition
 from levada.engine.embedded.transactions import Transactions
 from levada.engine.port import Appended, At, Committed, Owner, Write
 from levada.errors import (
-    CorruptBatch,
     Fenced,
     InvalidProducerEpoch,
     InvalidProducerMapping,
     LevadaError,
     ProducerFenced,
 )
-from levada.records.batch import NO_SEQUENCE, Batch
+from levada.records.batch import NO_SEQUENCE, Batch, sole_batch
 
 #: A transaction here is one call; one that takes longer than this is stuck.
 TIMEOUT_MS: Final = MINUTE_MS
@@ -73,7 +72,7 @@ class Owners:
 
     def _admit(self, write: Write) -> tuple[Partition, Batch]:
         partition = self._partition_of(write.at)
-        return partition, partition.admit(whole_batch(write.batch))
+        return partition, partition.admit(sole_batch(write.batch))
 
     async def _commit(
         self,
@@ -113,15 +112,6 @@ class Owners:
         owner.producer_id, owner.epoch = await self._transactions.end(
             owner.shard, owner.producer_id, owner.epoch, commit, tv2=True
         )
-
-
-def whole_batch(batch: bytes | bytearray | memoryview) -> Batch:
-    """One batch in a buffer that can be stamped; copied where it cannot."""
-    view = memoryview(batch)
-    parsed = Batch(memoryview(bytearray(view)) if view.readonly else view)
-    if parsed.size != len(view):
-        raise CorruptBatch(f"the batch says it has {parsed.size} bytes, {len(view)} came")
-    return parsed
 
 
 @contextmanager

@@ -38,7 +38,13 @@ class World:
         self.gate = Gate()
         self.spread = Spread(engine, engine.view)
         self.publisher = Publisher(
-            engine, engine.view, self.spread, self.gate, config_of=engine.config_of, now_ms=engine.now_ms
+            engine,
+            engine.view,
+            self.spread,
+            self.gate,
+            config_of=engine.config_of,
+            now_ms=engine.now_ms,
+            admit=engine.admit,
         )
 
     async def create(self, name: str = "t", partitions: int = 4, **settings: str) -> None:
@@ -212,6 +218,14 @@ async def test_a_batch_that_is_broken_stores_nothing_of_its_request(world: World
     for sent in ([(0, good), (1, bad)], [(0, bad)], [(0, good + b"x")]):
         with pytest.raises(CorruptBatch):
             await world.publisher.publish_batches("t", sent)
+    assert not any((await world.values()).values())
+
+
+async def test_a_batch_that_is_too_large_stores_nothing_of_its_request(world: World) -> None:
+    await world.create(max_message_bytes="500")
+    good, large = bytes(build([(None, b"1")])), bytes(build([(None, b"1" * 600)]))
+    with pytest.raises(RecordTooLarge, match=r"6\d\d bytes, .* 500"):
+        await world.publisher.publish_batches("t", [(0, good), (1, large)])
     assert not any((await world.values()).values())
 
 
