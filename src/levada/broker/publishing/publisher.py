@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
@@ -131,11 +132,11 @@ class Publisher:
             else:
                 append = dedup.publish(at, sole_batch(batch), acks, dense=places is not None)
             task = asyncio.ensure_future(append)
-            task.add_done_callback(lambda done, at=at, load=load: self._landed(done, at, load))
+            task.add_done_callback(partial(self._landed, at, load))
             tasks.append((at, task))
         return Started(tasks, places, lambda: self.latency.observe(perf_counter_ns() - begun_ns))
 
-    def _landed(self, task: asyncio.Task[Landed], at: At, load: Load) -> None:
+    def _landed(self, at: At, load: Load, task: asyncio.Task[Landed]) -> None:
         self._gate.leave({at: load})
         if not task.cancelled():
             task.exception()  # whoever has gone meanwhile does not ask for it

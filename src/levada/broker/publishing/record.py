@@ -24,7 +24,7 @@ class NewRecord(NamedTuple):
 class Repeat(NamedTuple):
     """A record of a batch that was stored before: its place in the batch, and where the first copy lies."""
 
-    index: int
+    place: int
     partition: int
     offset: int
 

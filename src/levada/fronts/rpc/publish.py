@@ -14,7 +14,7 @@ from typing import Final
 
 from levada.broker.native import Native
 from levada.broker.publishing import Position
-from levada.broker.publishing.publisher import Started
+from levada.broker.publishing.started import Started
 from levada.engine.port import Acks
 from levada.errors import InvalidRequest, LevadaError, ShuttingDown
 from levada.fronts.rpc import notice
@@ -107,6 +107,6 @@ def _position(position: Position) -> pb.Position:
         offset=offset,
         duplicate=duplicate,
         duplicates=[
-            pb.Duplicate(index=each.index, partition=each.partition, offset=each.offset) for each in duplicates
+            pb.Duplicate(index=each.place, partition=each.partition, offset=each.offset) for each in duplicates
         ],
     )

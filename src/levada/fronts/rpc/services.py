@@ -76,7 +76,7 @@ def generic_handlers(native: Native, calls: Calls) -> list[grpc.GenericRpcHandle
 def _method(method: Any, handler: Handler, native: Native, calls: Calls) -> grpc.RpcMethodHandler[Any, Any]:
     """Requests are given as bytes: what is no message is refused like everything else."""
     parse = GetMessageClass(method.input_type).FromString
-    answers = {"response_serializer": GetMessageClass(method.output_type).SerializeToString}
+    serialize: Any = GetMessageClass(method.output_type).SerializeToString
 
     async def serve(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         call = Call(calls, method.name, context, parse)
@@ -91,5 +91,5 @@ def _method(method: Any, handler: Handler, native: Native, calls: Calls) -> grpc
             calls.end(call)
 
     if method.client_streaming:
-        return grpc.stream_stream_rpc_method_handler(serve, **answers)
-    return grpc.unary_unary_rpc_method_handler(serve, **answers)
+        return grpc.stream_stream_rpc_method_handler(serve, response_serializer=serialize)
+    return grpc.unary_unary_rpc_method_handler(serve, response_serializer=serialize)

@@ -136,7 +136,7 @@ def details_of(error: BaseException) -> bytes:
     if isinstance(error, e.Overloaded):
         seconds, ms = divmod(error.retry_after_ms, 1000)
         status.details.append(_packed(RetryInfo(retry_delay=Duration(seconds=seconds, nanos=ms * 1_000_000))))
-    return status.SerializeToString()
+    return bytes(status.SerializeToString())
 
 
 def error_message(error: BaseException) -> pb.Error:
