@@ -96,6 +96,7 @@ class Server:
             held=node.budget,
             waiting=native.gate.waiting,
             nodes=native.cluster.nodes,
+            dedup=self._dedup.counts if self._dedup is not None else list,
             is_closing=lambda: self._is_closing,
         )
 
@@ -177,7 +178,7 @@ def _native(engine: EmbeddedEngine, groups: Groups, dedup: Dedup, connections: C
         gate=gate,
         spread=spread,
         publisher=Publisher(
-            engine, view, spread, gate, config_of=engine.config_of, now_ms=engine.now_ms, admit=engine.admit
+            engine, view, spread, gate, dedup, config_of=engine.config_of, now_ms=engine.now_ms, admit=engine.admit
         ),
         groups=streams,
         positions=positions,

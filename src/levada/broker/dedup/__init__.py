@@ -1,7 +1,7 @@
 """Message dedup. Importing this loads nothing heavy: numba comes with the first topic that wants it."""
 
-from levada.broker.dedup.dedup import Dedup
+from levada.broker.dedup.dedup import OFF, Counts, Dedup
 from levada.broker.dedup.shelf import Shelf
-from levada.broker.dedup.stored import Stored
+from levada.broker.dedup.stored import Partition, Stored
 
-__all__ = ["Dedup", "Shelf", "Stored"]
+__all__ = ["OFF", "Counts", "Dedup", "Partition", "Shelf", "Stored"]

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from levada.broker.dedup.stored import Partition, Stored
 from levada.config import MiB, TopicConfig
+from levada.engine.names import is_internal
 from levada.engine.port import Acks, At, Engine, TopicView
 from levada.records.batch import Batch
 from levada.records.compression import UNPACKED_BYTES_MAX
@@ -30,7 +31,18 @@ if TYPE_CHECKING:
     from levada.broker.dedup.shelf import Shelf
 
 T = TypeVar("T")
-OFF = "off"
+OFF: Final = "off"
+#: No topic has this name.
+SHARED: Final = "*"
+
+
+class Counts(NamedTuple):
+    """Of one topic: repeats that were not stored, messages forgotten because the window had passed, messages remembered."""
+
+    topic: str
+    dropped: int
+    swept: int
+    entries: int
 
 
 class Workers(Protocol):
@@ -79,7 +91,7 @@ class Dedup:
         view: TopicView,
         *,
         partition_of: Callable[[At], Partition],
-        config_of: Callable[[Mapping[str, str]], TopicConfig],
+        config_of: Callable[[str], TopicConfig],
         shelf: Shelf,
         in_thread: Workers,
         now_ms: Callable[[], int],
@@ -100,27 +112,29 @@ class Dedup:
 
     # For measuring
 
-    @property
-    def entries(self) -> int:
-        """Messages remembered."""
-        return 0 if self._keeper is None else sum(len(memory) for memory in self._keeper.memories.values())
-
-    @property
-    def swept(self) -> int:
-        """Messages forgotten because the window had passed."""
-        return 0 if self._keeper is None else self._keeper.swept
-
-    @property
-    def size_bytes(self) -> int:
-        """What the memory takes."""
-        return 0 if self._keeper is None else sum(memory.table.size_bytes for memory in self._keeper.memories.values())
+    def counts(self) -> list[Counts]:
+        """Of each topic; what topics share is counted for SHARED."""
+        rows, shared = [], {}
+        for name, topic in self.topics.items():
+            own = topic.key.topic_id is not None
+            memory = topic.memory
+            rows.append(Counts(name, self.drops[name], memory.swept if own else 0, len(memory) if own else 0))
+            if not own:
+                shared[topic.key] = memory
+        if shared:
+            memories = shared.values()
+            rows.append(Counts(SHARED, 0, sum(each.swept for each in memories), sum(len(each) for each in memories)))
+        return rows
 
     # Which topics
 
     def active(self, topic: str) -> bool:
         """Whether messages of the topic are remembered."""
-        info = self.view.get(topic)
-        return info is not None and self._config_of(info.settings).dedup != OFF
+        return self.view.get(topic) is not None and not is_internal(topic) and self._config_of(topic).dedup != OFF
+
+    def applies(self, partition: Partition) -> bool:
+        """The same of a partition: what the broker keeps for itself is never screened."""
+        return partition.config.dedup != OFF and not is_internal(partition.at.topic)
 
     def ready(self, partition: Partition) -> bool:
         """Whether `append` may be called: its topic's memory is at hand, as its settings are now."""
@@ -141,6 +155,11 @@ class Dedup:
         for info in self.view.all():
             if self.active(info.name):
                 await self.open(info.name)
+
+    def settings_changed(self) -> None:
+        """The broker's defaults are others: some topics may want a memory now, and others none any more."""
+        if self._keeper is not None:
+            self._keeper.forget_unwanted()
 
     async def open(self, topic: str) -> None:
         """Have the topic's memory at hand. Cheap when it is. UnknownTopic."""
@@ -231,10 +250,14 @@ class Dedup:
     async def publish(self, at: At, batch: Batch, acks: Acks, *, dense: bool) -> Stored:
         """Append what is new in a batch, and wait until all of it, first copies included, is as durable as its topic says."""
         partition = self.partition_of(at)
-        while not self.ready(partition):
+        while self.applies(partition) and not self.ready(partition):
             await self.open(at.topic)
             partition = self.partition_of(at)
-        stored = self.append(partition, batch, dense=dense, keep_empty=batch.has_producer)
+        if self.applies(partition):
+            stored = self.append(partition, batch, dense=dense, keep_empty=batch.has_producer)
+        else:
+            # The setting has changed since somebody looked.
+            stored = Stored(partition.append(batch), {}, batch.record_count, dense)
         if acks == Acks.NONE:
             return stored
         waits = self.waits(stored)

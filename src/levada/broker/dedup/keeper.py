@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from levada.broker.dedup import saving
-from levada.broker.dedup.dedup import OFF, Key, Topic
+from levada.broker.dedup.dedup import Key, Topic
 from levada.broker.dedup.marks import Marks
 from levada.broker.dedup.memory import Memory
 from levada.broker.dedup.places import Place
@@ -35,7 +35,7 @@ _log = structlog.get_logger("levada.dedup")
 class Keeper:
     """All memories of a broker. Everything but what is handed to a worker thread happens on the loop."""
 
-    def __init__(self, dedup: Dedup, engine: Engine, config_of: Callable[[Mapping[str, str]], TopicConfig]) -> None:
+    def __init__(self, dedup: Dedup, engine: Engine, config_of: Callable[[str], TopicConfig]) -> None:
         """In a worker thread."""
         self._dedup = dedup
         self._engine = engine
@@ -49,12 +49,7 @@ class Keeper:
         self._changed = asyncio.Event()
         self._jobs: list[asyncio.Task[None]] = []
         self._saved: dict[Key, int] = {}
-        self._swept_before = 0
         warm_up()
-
-    @property
-    def swept(self) -> int:
-        return self._swept_before + sum(memory.swept for memory in self.memories.values())
 
     async def start(self) -> None:
         await self._clear_shelf()
@@ -92,11 +87,10 @@ class Keeper:
         return [info for info in self._dedup.view.all() if self._key(info) == key]
 
     def _key(self, info: TopicInfo) -> Key | None:
-        config = self._config(info)
-        return None if config.dedup == OFF else Key.of(info.id, config)
+        return Key.of(info.id, self._config(info)) if self._dedup.active(info.name) else None
 
     def _config(self, info: TopicInfo) -> TopicConfig:
-        return self._config_of(info.settings)
+        return self._config_of(info.name)
 
     def _info(self, name: str) -> TopicInfo:
         info = self._dedup.view.get(name)
@@ -206,8 +200,8 @@ class Keeper:
             self._covered.pop(place, None)
             self._stop_observing(topic, At(topic.name, index))
         topic.memory.forget_topic(topic.topic_id)
-        if topic.key.topic_id is not None and (memory := self.memories.pop(topic.key, None)) is not None:
-            self._swept_before += memory.swept
+        if topic.key.topic_id is not None:
+            self.memories.pop(topic.key, None)
         names = saving.names(topic.topic_id, topic.key)
         task = asyncio.ensure_future(self._dedup.in_thread(partial(saving.remove, self._dedup.shelf, names)))
         self._jobs.append(task)

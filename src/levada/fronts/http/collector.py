@@ -12,6 +12,7 @@ from prometheus_client import ProcessCollector
 from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
 
 from levada import __version__
+from levada.broker.dedup import Counts
 from levada.engine.embedded.offset_table import OWN_PREFIX
 from levada.engine.embedded.partition import Partition
 from levada.engine.histogram import Histogram
@@ -19,7 +20,7 @@ from levada.engine.port import At
 from levada.errors import LevadaError
 from levada.fronts.http.exposition import Table, label
 from levada.fronts.http.health import free_bytes
-from levada.fronts.http.sources import DedupCounts, Sources
+from levada.fronts.http.sources import Sources
 
 #: Kind and name, what it is, and where a partition counts it.
 _PER_PARTITION: Final[Sequence[tuple[Literal["counter", "gauge"], str, str, Callable[[Partition], int]]]] = (
@@ -29,7 +30,7 @@ _PER_PARTITION: Final[Sequence[tuple[Literal["counter", "gauge"], str, str, Call
     ("counter", "levada_bytes_out_total", "Bytes of records sent to readers.", lambda each: each.bytes_out),
     ("gauge", "levada_log_size_bytes", "Bytes of records on disk.", lambda each: each.log.size_bytes),
 )
-_DEDUP: Final[Sequence[tuple[Literal["counter", "gauge"], str, str, Callable[[DedupCounts], int]]]] = (
+_DEDUP: Final[Sequence[tuple[Literal["counter", "gauge"], str, str, Callable[[Counts], int]]]] = (
     ("counter", "levada_dedup_dropped_messages_total", "Repeats not stored again.", lambda each: each.dropped),
     ("counter", "levada_dedup_swept_entries_total", "Ids whose window has passed.", lambda each: each.swept),
     ("gauge", "levada_dedup_entries", "Ids remembered now.", lambda each: each.entries),

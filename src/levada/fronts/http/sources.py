@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from levada.broker.dedup import Counts
 from levada.broker.publishing.gate import Load
 from levada.engine.embedded.engine import EmbeddedEngine
 from levada.engine.histogram import Histogram
@@ -17,15 +18,6 @@ class Held(Protocol):
 
     taken_bytes: int
     unsent_bytes: int
-
-
-class DedupCounts(NamedTuple):
-    """One topic's: repeats that were not stored, ids that were forgotten in time, ids remembered now."""
-
-    topic: str
-    dropped: int
-    swept: int
-    entries: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +33,6 @@ class Sources:
     publish_latency: Mapping[str, Histogram] = field(default_factory=dict)
     #: What native publishers brought and is not durable yet.
     waiting: Callable[[], Mapping[At, Load]] = dict
-    dedup: Callable[[], Sequence[DedupCounts]] = list
+    dedup: Callable[[], Sequence[Counts]] = list
     nodes: Callable[[], Sized] = tuple
     is_closing: Callable[[], bool] = bool

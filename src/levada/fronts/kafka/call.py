@@ -10,6 +10,7 @@ from levada.config import MiB
 from levada.fronts.kafka.budget import Budget
 
 if TYPE_CHECKING:
+    from levada.broker.dedup import Dedup
     from levada.broker.groups import GroupCoordinator
     from levada.config import BrokerConfig
     from levada.engine.embedded.engine import EmbeddedEngine
@@ -58,6 +59,8 @@ class Node:
 
     kept: Kept = field(default_factory=Kept)
     sessions: Sessions = field(default_factory=_sessions)
+    #: Screens what is written to topics that remember messages.
+    dedup: Dedup | None = None
 
     @property
     def settings(self) -> LiveSettings:

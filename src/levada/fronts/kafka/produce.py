@@ -5,6 +5,8 @@
 - acks 1 and −1 are answered when every partition is as durable as its topic says, or at the request's timeout; acks 0 is
   never answered, and closes the connection when something was refused, as in Kafka: the client learns of it no other way.
 - A repeat of a producer's batch is answered with the first one's offset.
+- Where the topic remembers messages (levada.dedup), those that were seen before are left out of the batch; the others keep their
+  offsets and sequences. The answer waits for the first copies as well, and the first request for the memory (screened.py).
 - A transactional batch is written only once its partition is part of the transaction: up to version 11 the client has
   added it, from 12 on (KIP-890) it is added here, which waits for the transaction log once per partition.
 """
@@ -17,6 +19,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from levada.broker.dedup import OFF
 from levada.broker.topics import BOOKKEEPING_TOPICS
 from levada.engine.embedded.partition import Partition
 from levada.errors import (
@@ -28,7 +31,7 @@ from levada.errors import (
     TimedOut,
     UnsupportedCompression,
 )
-from levada.fronts.kafka import notice
+from levada.fronts.kafka import notice, screened
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.codes import NONE, UNSUPPORTED_VERSION, code_of
 from levada.fronts.kafka.reply import Body, HangUp, Later
@@ -56,7 +59,7 @@ def serve(body: memoryview, call: Call) -> Body | Later | None:
     request = read_request(call.version, body)
     if request.acks not in (-1, 0, 1):
         return _refuse_acks(request, call)
-    return _append(request, call)
+    return _append(request, call, _Answers())
 
 
 class _NoTransactionalId(Exception):
@@ -71,19 +74,37 @@ class _Wait(NamedTuple):
     future: asyncio.Future[None]
 
 
-def _append(request: ProduceRequest, call: Call) -> Body | Later | None:
+class _Answers:
+    """What has become of a request so far."""
+
+    __slots__ = ("refusals", "row", "rows", "waits")
+
+    def __init__(self) -> None:
+        self.rows: Rows = []
+        #: Of the topic that is being written to.
+        self.row: list[Produced] = []
+        self.waits: list[_Wait] = []
+        self.refusals: list[str] = []
+
+
+def _append(request: ProduceRequest, call: Call, answers: _Answers) -> Body | Later | None:
     """Append everything, now. The answer waits for what is not durable yet."""
-    rows: Rows = []
-    waits: list[_Wait] = []
-    refusals: list[str] = []
-    for topic, partitions in request.topics:
-        row: list[Produced] = []
-        for index, records in partitions:
+    rows, row, waits, refusals = answers.rows, answers.row, answers.waits, answers.refusals
+    for number, (topic, partitions) in enumerate(request.topics):
+        for place, (index, records) in enumerate(partitions):
             try:
                 partition = _partition(topic, index, call)
+                if partition.config.dedup != OFF and screened.is_cold(partition, call):
+                    answers.row = row
+                    rest = [(topic, partitions[place:]), *request.topics[number + 1 :]]
+                    return _append_later(request._replace(topics=rest), call, answers, partition.at.topic)
                 batch = _batch(records, call.version)
                 receipt = _join(batch, partition, request, call) if batch.is_transactional else None
-                appended = partition.append(batch)
+                if partition.config.dedup == OFF:
+                    appended = partition.append(batch)
+                else:
+                    appended, firsts = screened.append(batch, partition, call)
+                    waits += [_Wait(len(rows), len(row), first) for first in firsts if request.acks]
                 written = partition.when_durable(appended.last_offset + 1) if request.acks else None
             except (LevadaError, _NoTransactionalId) as error:
                 refusals.append(f"{topic}-{index}: {error}")
@@ -96,7 +117,18 @@ def _append(request: ProduceRequest, call: Call) -> Body | Later | None:
                 waits.append(_Wait(len(rows), len(row), added))
             row.append(Produced(index, NONE, appended.base_offset, appended.timestamp_ms, appended.start_offset))
         rows.append((topic, row))
+        row = []
     return _answer(request, call, rows, waits, refusals)
+
+
+def _append_later(rest: ProduceRequest, call: Call, answers: _Answers, topic: str) -> Later:
+    """Go on with the rest once the topic's memory is at hand. It is copied: the frame it lies in is used again."""
+    copied = [
+        (name, [(index, None if records is None else memoryview(bytearray(records))) for index, records in partitions])
+        for name, partitions in rest.topics
+    ]
+    rest = rest._replace(topics=copied)
+    return screened.Opening(call, topic, lambda: _append(rest, call, answers))
 
 
 def _join(batch: Batch, partition: Partition, request: ProduceRequest, call: Call) -> int | None:
