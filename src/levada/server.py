@@ -94,6 +94,7 @@ class Server:
             node_name=self.config.node_name,
             connections=connections,
             held=node.budget,
+            publish_latency={"kafka": node.publish_latency, "native": native.publisher.latency},
             waiting=native.gate.waiting,
             nodes=native.cluster.nodes,
             dedup=self._dedup.counts if self._dedup is not None else list,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from levada.config import MiB
+from levada.engine.histogram import Histogram
 from levada.fronts.kafka.budget import Budget
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Node:
 
     kept: Kept = field(default_factory=Kept)
     sessions: Sessions = field(default_factory=_sessions)
+    #: From a Produce to its answer.
+    publish_latency: Histogram = field(default_factory=Histogram)
     #: Screens what is written to topics that remember messages.
     dedup: Dedup | None = None
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from struct import Struct
+from time import perf_counter_ns
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -56,10 +57,14 @@ Rows = list[tuple[str | UUID, list[Produced]]]
 def serve(body: memoryview, call: Call) -> Body | Later | None:
     if call.version < _OLDEST:
         return _refuse_version(body, call)
+    begun_ns = perf_counter_ns()
     request = read_request(call.version, body)
     if request.acks not in (-1, 0, 1):
         return _refuse_acks(request, call)
-    return _append(request, call, _Answers())
+    answer = _append(request, call, _Answers())
+    if not (answer is None or isinstance(answer, Later)):
+        call.node.publish_latency.observe(perf_counter_ns() - begun_ns)
+    return answer
 
 
 class _NoTransactionalId(Exception):
@@ -187,10 +192,11 @@ def _refused(index: int, error: Exception) -> Produced:
 class Durable(Later):
     """An answer that waits until its partitions are durable: one count, no task."""
 
-    __slots__ = ("_open", "_rows", "_timer", "_waits")
+    __slots__ = ("_begun_ns", "_open", "_rows", "_timer", "_waits")
 
     def __init__(self, call: Call, rows: Rows, waits: list[_Wait], timeout_ms: int) -> None:
         super().__init__(call)
+        self._begun_ns = perf_counter_ns()
         self._rows = rows
         self._waits = waits
         self._open = len(waits)
@@ -207,13 +213,17 @@ class Durable(Later):
         self._open -= 1
         if not self._open:
             self._timer.cancel()
-            self.answer(write_response(self.call.version, self._rows))
+            self._tell()
 
     def _timed_out(self) -> None:
         late = TimedOut("the records are written; they were not durable before the request's timeout")
         for wait in self._waits:
             if not wait.future.done():
                 self._refuse(wait, late)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.call.node.publish_latency.observe(perf_counter_ns() - self._begun_ns)
         self.answer(write_response(self.call.version, self._rows))
 
     def _refuse(self, wait: _Wait, error: BaseException) -> None:
