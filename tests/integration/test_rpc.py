@@ -16,7 +16,7 @@ from levada.records.build import build
 from levada.server import Server
 from levada.v1 import stream_pb2 as pb
 from support.broker import make_config, running
-from support.rpc import Stubs, connect_async, record, refused
+from support.rpc import Stubs, connect_async, failure, record, refused
 
 A_LONG_WAIT_MS = 60_000
 
@@ -493,13 +493,6 @@ async def test_stopping_answers_what_is_in_flight_and_tells_the_others(tmp_path:
         with refused("ShuttingDown"):
             assert await stream.read() is grpc.aio.EOF
             raise await failure(stream)
-
-
-async def failure(call: Any) -> grpc.RpcError:
-    """The status of a stream that was read to its end."""
-    return grpc.aio.AioRpcError(
-        await call.code(), await call.initial_metadata(), await call.trailing_metadata(), await call.details()
-    )
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path, server: Server) -> None:

@@ -131,3 +131,10 @@ def refused(reason: str, match: str = "", code: grpc.StatusCode | None = None) -
         assert code is None or found.code == code
         return
     raise AssertionError(f"not refused; expected {reason}")
+
+
+async def failure(call: Any) -> grpc.RpcError:
+    """The status of an awaited stream that was read to its end."""
+    return grpc.aio.AioRpcError(
+        await call.code(), await call.initial_metadata(), await call.trailing_metadata(), await call.details()
+    )
