@@ -75,7 +75,7 @@ class ClusterServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Join(self, request, context):
-        """Add a node, or say where one is now. Joining again is a heartbeat.
+        """Add a node, or say where one is now; kept over restarts. Joining again is a heartbeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,7 +88,7 @@ class ClusterServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """A node that gives none for its timeout leaves the list.
+        """A node that gives none for its timeout leaves the list, and has to join again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -101,7 +101,7 @@ class ClusterServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetLeader(self, request, context):
-        """The node with the smallest id.
+        """The node with the smallest id; numbers in ids count as numbers, so n2 comes before n10.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -136,7 +136,8 @@ class StreamServiceServicer:
 
     def Publish(self, request, context):
         """Store records. The answer comes when they are as durable as their topic promises (or at once, with ACKS_NONE).
-        All of a request is checked before any of it is stored: a record that is refused stores nothing of its request.
+        All of a request is checked before any of it is stored: a record that is refused stores nothing of its request. (Of several
+        ready-made batches, a producer's sequence that does not fit, and a disk that is full, are found one by one.)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
