@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from levada.engine.port import At, Slice
-from levada.errors import LevadaError
 
 
 class Place:
-    """Where a consumer stands in a partition. It is in its consumer's line, or somebody waits for it, or neither: then it rests."""
+    """Where a consumer stands in a partition. It is in its consumer's line, or somebody waits for it, or neither: then nothing of
+    it is read."""
 
     __slots__ = ("_waiting", "at", "error", "found", "in_line", "offset", "rests", "topic_id", "turn")
 
@@ -21,13 +21,13 @@ class Place:
         #: Of the topic as it was when reading began: another one of its name begins anew.
         self.topic_id = topic_id
         self.in_line = False
-        #: Paused, broken, or not this consumer's any more: nothing of it is delivered.
+        #: Paused, or not this consumer's any more: nothing of it is delivered.
         self.rests = False
         #: Grows whenever it is stopped: what was begun before counts no more.
         self.turn = 0
         #: What waiting brought, for `offset`.
         self.found: Slice | None = None
-        self.error: LevadaError | None = None
+        self.error: Exception | None = None
         self._waiting: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
@@ -50,7 +50,7 @@ class Place:
     async def _wait(self, patience: Callable[[], Awaitable[Slice | None]], done: Callable[[Place], None]) -> None:
         try:
             self.found = await patience()
-        except LevadaError as error:
+        except Exception as error:  # whatever it is, it is for the one who reads
             self.error = error
         self._waiting = None
         done(self)

@@ -145,9 +145,11 @@ class Pump:
         begun = await self._begin([at for at in assignment.partitions if at not in self._places])
         if assignment is not self._assignment:
             return  # it has changed meanwhile, and is told as it is then
-        for place in begun:
-            self._places[place.at] = place
-            self._queue(place)
+        if begun:
+            self._places.update((place.at, place) for place in begun)
+            for place in self._places.values():
+                place.stop()  # those who wait have too large a share of the bytes now
+                self._queue(place)
         standing = {at: self._places[at].offset for at in assignment.partitions}
         self._untold = False
         self.generation_told = assignment.generation
@@ -180,7 +182,7 @@ class Pump:
         except (UnknownTopic, UnknownPartition):
             await self._missing(place, turn)
         except StorageError as reason:
-            await self._fail(place, reason)
+            await self._fail(place, turn, reason)
         else:
             if place.turn == turn and not place.rests:
                 await self._hand_over(place, found)
@@ -196,14 +198,16 @@ class Pump:
         if not found.batches:
             place.wait(partial(self._more, place), self._queue)
             return
-        if self._credit.room() <= 0:
-            place.found = found  # others of the group took it meanwhile
-        else:
-            try:
+        turn = place.turn
+        try:
+            if self._credit.room() > 0:
                 await self._parcels.send(place, found)
-            except CorruptBatch as reason:
-                await self._fail(place, reason)
-        self._queue(place)
+            else:
+                place.found = found  # others of the group took it meanwhile
+        except CorruptBatch as reason:
+            await self._fail(place, turn, reason)
+        else:
+            self._queue(place)
 
     async def _more(self, place: Place) -> Slice:
         """Wait for something to read: a share of what may be held, since all partitions may have waited."""
@@ -246,7 +250,7 @@ class Pump:
                 return
             await self._view.changed(version)
 
-    async def _fail(self, place: Place, reason: LevadaError) -> None:
-        """This partition cannot be read on: the consumer is told, and the others go on."""
-        self._rest(place)
-        await self._deliver(Failed(place.at, reason))
+    async def _fail(self, place: Place, turn: int, reason: LevadaError) -> None:
+        """This partition cannot be read on: the consumer is told, and the others go on. Seeking or resuming tries again."""
+        if place.turn == turn:
+            await self._deliver(Failed(place.at, reason))

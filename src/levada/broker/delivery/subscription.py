@@ -67,7 +67,8 @@ class Subscription:
     def let_run(self) -> None:
         """The consumer will say nothing more: what its transport takes counts as granted, and the call itself as a sign of life."""
         self._pump.free()
-        self._tasks.append(asyncio.create_task(self._keep_alive(), name="levada-keep-alive"))
+        if self.member_id:
+            self._tasks.append(asyncio.create_task(self._keep_alive(), name="levada-keep-alive"))
 
     async def commit(self, offsets: Mapping[At, Committed], generation: int = 0) -> Mapping[At, LevadaError]:
         """Store offsets for the group, as the member it is in this generation; 0 is the last it was told of.
@@ -139,10 +140,10 @@ class Subscription:
             return
         self._ended.set_result(reason)
         self._pump.stop()
-        self._membership.leave()
         self._credit.close()
         here = asyncio.current_task()
         for task in self._tasks:
             if task is not here:
                 task.cancel()
         self._closed(self)
+        self._membership.leave()

@@ -38,3 +38,9 @@ async def test_34_it_is_read_up_to_the_damage_and_the_others_are_read_on(tmp_pat
         await consumer.until(lambda it: len(it.offsets(T1)) == 10)
         assert consumer.offsets(T0) == list(range(5))
         assert len(consumer.failed) == 1
+        # What is whole can be read again; and whoever insists is told again.
+        await consumer.it.seek({T0: 3})
+        await consumer.until(lambda it: len(it.failed) == 2)
+        assert consumer.offsets(T0) == [0, 1, 2, 3, 4, 3, 4]
+        consumer.it.resume([T0])
+        await consumer.until(lambda it: len(it.failed) == 3)

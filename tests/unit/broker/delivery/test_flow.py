@@ -180,6 +180,28 @@ async def test_a_consumer_that_says_nothing_more_gets_all_as_fast_as_it_takes_it
     assert world.subscriptions.out() == {"g": 0}
 
 
+async def test_bytes_are_shared_anew_when_partitions_come(world: World) -> None:
+    """Whoever waited alone for one partition may not hold all the bytes once there are eight."""
+    partitions, bytes_max = 8, 64_000
+    await world.create(partitions=1)
+    consumer = await world.open(group="g", bytes_max=bytes_max, raw=True)
+    await consumer.until_assigned(T0)
+    await settle()
+    await world.expand("t", partitions)
+    ats = [At("t", index) for index in range(partitions)]
+    await consumer.until_assigned(*ats)
+    await settle()
+    consumer.stall()
+    for _ in range(60):
+        for at in reversed(ats):
+            await world.publish(at, 10, size=100)
+    await settle()
+    places = consumer.it._pump._places.values()
+    assert all(len(place.found.batches) <= bytes_max // 2 // partitions for place in places if place.found is not None)
+    consumer.go_on()
+    await consumer.until_got(partitions * 600)
+
+
 async def test_its_call_is_its_sign_of_life(world: World) -> None:
     await world.create()
     consumer = await world.open(group="g", session_timeout_ms=6_000)
