@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import boolean, int64, njit, types, uint8, uint64
+from numba import boolean, int64, types, uint8, uint64
+
+from levada.broker.dedup.compiling import compiled
 
 #: Columns of what is found of each record.
 START: Final = 0  #: where it begins
@@ -33,7 +35,7 @@ _EIGHT: Final = np.uint64(8)
 _NAME: Final = np.frombuffer(b"message_id", np.uint8)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _fnv1a(data, start, end):  # type: ignore[no-untyped-def]
     found = _FNV_BASIS
     for at in range(start, end):
@@ -41,12 +43,12 @@ def _fnv1a(data, start, end):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _rotated(word, bits):  # type: ignore[no-untyped-def]
     return (word << uint64(bits)) | (word >> uint64(64 - bits))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _second(data, start, end, seed):  # type: ignore[no-untyped-def]
     found = seed ^ (uint64(end - start) * _P2)
     at, last = uint64(start), uint64(end)
@@ -74,7 +76,7 @@ def _second(data, start, end, seed):  # type: ignore[no-untyped-def]
     return found ^ (found >> uint64(33))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _varint(data, at, end):  # type: ignore[no-untyped-def]
     """The zigzag varint there, and where it ends; −1 where it does not end in time."""
     raw, bits = _ZERO, 0
@@ -88,7 +90,7 @@ def _varint(data, at, end):  # type: ignore[no-untyped-def]
     return int64(0), int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _id_within(data, at, end):  # type: ignore[no-untyped-def]
     """Where the value of the last header `message_id` begins and ends, from the header count on; (0, 0) for none, −1 for nonsense."""
     begin, stop = int64(0), int64(0)
@@ -119,7 +121,7 @@ def _id_within(data, at, end):  # type: ignore[no-untyped-def]
     return begin, stop
 
 
-@njit(int64(BYTES, int64, int64, boolean, uint64, int64[:, ::1], uint64[:, ::1]), cache=True, nogil=True)
+@compiled(int64(BYTES, int64, int64, boolean, uint64, int64[:, ::1], uint64[:, ::1]))
 def read_keys(data, count, last_delta, by_id, seed, records, hashes):  # type: ignore[no-untyped-def]
     """Find each record and hash what it is told by. Returns how many there are, or −1 − the place of the first that makes no sense.
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import boolean, int64, njit, uint8, uint64
+from numba import boolean, int64, uint8, uint64
+
+from levada.broker.dedup.compiling import compiled
 
 #: Slots beyond the capacity.
 SPARE: Final = 2048
@@ -27,12 +29,12 @@ _EMPTY: Final = np.uint64(0)
 SLOTS: Final = uint64[:, ::1]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _home(second, capacity):  # type: ignore[no-untyped-def]
     return int64(((second >> _HALF) * uint64(capacity)) >> _HALF)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _find(slots, home, first, second):  # type: ignore[no-untyped-def]
     """The slot that holds it, else the free one where it would go; −1 where there is none."""
     at = uint64(home)
@@ -44,14 +46,14 @@ def _find(slots, home, first, second):  # type: ignore[no-untyped-def]
     return int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _is_over(slots, at, cutoff_ms, dead):  # type: ignore[no-untyped-def]
     """Whether what the slot holds was first seen at or before this time, or in a place that is gone."""
     mark = slots[at, 2]
     return int64(mark >> _SHIFT) <= cutoff_ms or dead[mark & _PLACE_MASK] != 0
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _put(slots, at, first, second, mark, offset):  # type: ignore[no-untyped-def]
     slots[at, 0] = first
     slots[at, 1] = second
@@ -59,7 +61,7 @@ def _put(slots, at, first, second, mark, offset):  # type: ignore[no-untyped-def
     slots[at, 3] = offset
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _remove(slots, at, capacity):  # type: ignore[no-untyped-def]
     """Empty a slot and close the gap: whoever stands behind it and belongs at or before it moves up."""
     gap, behind = at, at + 1
@@ -71,13 +73,11 @@ def _remove(slots, at, capacity):  # type: ignore[no-untyped-def]
     slots[gap, 0] = _EMPTY
 
 
-@njit(
+@compiled(
     int64(
         SLOTS, int64, SLOTS, int64, int64, uint64[:, ::1], int64[:, ::1], int64, int64, int64, int64, boolean,
         boolean, uint8[::1], int64[:, ::1], uint64[::1],
-    ),
-    cache=True,
-    nogil=True,
+    )
 )  # fmt: skip
 def meet(  # type: ignore[no-untyped-def]
     slots,
@@ -141,7 +141,7 @@ def meet(  # type: ignore[no-untyped-def]
     return added
 
 
-@njit(int64(SLOTS, int64, SLOTS, int64, int64, SLOTS), cache=True, nogil=True)
+@compiled(int64(SLOTS, int64, SLOTS, int64, int64, SLOTS))
 def drop(slots, capacity, old, old_capacity, done, entries):  # type: ignore[no-untyped-def]
     """Forget exactly these entries; what has been replaced meanwhile stays. Returns how many slots became free."""
     dropped = int64(0)
@@ -159,7 +159,7 @@ def drop(slots, capacity, old, old_capacity, done, entries):  # type: ignore[no-
     return dropped
 
 
-@njit(int64(SLOTS, int64, SLOTS, int64, int64, SLOTS, int64, uint8[::1]), cache=True, nogil=True)
+@compiled(int64(SLOTS, int64, SLOTS, int64, int64, SLOTS, int64, uint8[::1]))
 def merge(slots, capacity, old, old_capacity, done, entries, window_ms, dead):  # type: ignore[no-untyped-def]
     """Remember entries with the times and positions they have; the earlier copy stays where the window still covers it."""
     added = int64(0)
@@ -184,7 +184,7 @@ def merge(slots, capacity, old, old_capacity, done, entries, window_ms, dead):  
     return added
 
 
-@njit(int64(SLOTS, int64, int64, int64, int64, uint8[::1], int64[::1]), cache=True, nogil=True)
+@compiled(int64(SLOTS, int64, int64, int64, int64, uint8[::1], int64[::1]))
 def sweep(slots, capacity, start, limit, cutoff_ms, dead, removed):  # type: ignore[no-untyped-def]
     """Empty the slots from `start` on, about `limit` of them, that are over; adds to `removed`. Returns where to go on, 0 at the end."""
     at, end = start, len(slots)
@@ -197,7 +197,7 @@ def sweep(slots, capacity, start, limit, cutoff_ms, dead, removed):  # type: ign
     return at if at < end else int64(0)
 
 
-@njit(int64(SLOTS, int64, SLOTS, int64, int64, int64, uint8[::1], int64[::1]), cache=True, nogil=True)
+@compiled(int64(SLOTS, int64, SLOTS, int64, int64, int64, uint8[::1], int64[::1]))
 def move(slots, capacity, old, done, limit, cutoff_ms, dead, removed):  # type: ignore[no-untyped-def]
     """Move what stands from `done` on in the old array, about `limit` slots, up to one that is empty; leave out what is over.
 
@@ -218,7 +218,7 @@ def move(slots, capacity, old, done, limit, cutoff_ms, dead, removed):  # type: 
     return at + 1 if at < end else end
 
 
-@njit(int64(SLOTS, int64, int64, SLOTS), cache=True, nogil=True)
+@compiled(int64(SLOTS, int64, int64, SLOTS))
 def collect(slots, start, stop, out):  # type: ignore[no-untyped-def]
     """Copy what is remembered in these slots; returns how many."""
     count = 0

@@ -66,7 +66,7 @@ _NOTHING: Final[Entries] = np.zeros((0, 4), np.uint64)
 class Table:
     """Messages by their hashes."""
 
-    def __init__(self, capacity: int = CAPACITY_MIN) -> None:
+    def __init__(self, capacity: int = 0) -> None:
         self._array = Array(max(capacity, CAPACITY_MIN))
         self._old: Array | None = None
         self._done = 0
