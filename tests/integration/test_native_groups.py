@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from kafka import KafkaAdminClient  # type: ignore[attr-defined]
 
 from levada.v1 import stream_pb2 as pb
 from support.levada import LevadaBroker
-from support.rpc import Stubs, connect, record, refused
-from support.subscriber import PATIENCE_S, subscribed
+from support.native_consumer import NativeConsumer
+from support.rpc import Stubs, connect_async, record, refusal_of, refused
 from support.wait import wait_until
 
 SESSION_MS = 6_000
+PATIENCE_S = 30.0
 
 
 @pytest.fixture
@@ -29,10 +31,11 @@ def broker(tmp_path: Path) -> Iterator[LevadaBroker]:
 
 
 @pytest.fixture
-def client(broker: LevadaBroker) -> Iterator[Stubs]:
-    with connect(broker.grpc) as client:
-        client.create("t", 2)
-        client.publish("t", *(record(b"%d" % number, partition=number % 2) for number in range(10)))
+async def client(broker: LevadaBroker) -> AsyncIterator[Stubs]:
+    async with connect_async(broker.grpc) as client:
+        await client.stream.CreateTopic(pb.CreateTopicRequest(name="t", partitions=2))
+        records = [record(b"%d" % number, partition=number % 2) for number in range(10)]
+        await client.stream.Publish(pb.PublishRequest(topic="t", records=records))
         yield client
 
 
@@ -41,16 +44,51 @@ def admin(broker: LevadaBroker) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
-def register(client: Stubs, consumers: int, group: str = "g", topic: str = "t") -> Any:
-    return client.stream.RegisterGroup(pb.RegisterGroupRequest(topic=topic, group=group, consumers=consumers))
+async def register(client: Stubs, consumers: int, group: str = "g") -> Any:
+    return await client.stream.RegisterGroup(pb.RegisterGroupRequest(topic="t", group=group, consumers=consumers))
 
 
-def describe(client: Stubs, group: str = "g") -> Any:
-    return client.stream.DescribeGroup(pb.DescribeGroupRequest(group=group))
+async def describe(client: Stubs, group: str = "g") -> Any:
+    return await client.stream.DescribeGroup(pb.DescribeGroupRequest(group=group))
 
 
-def kinds(client: Stubs) -> dict[str, int]:
-    return {one.group: one.kind for one in client.stream.ListGroups(pb.ListGroupsRequest()).groups}
+async def kinds(client: Stubs) -> dict[str, int]:
+    return {one.group: one.kind for one in (await client.stream.ListGroups(pb.ListGroupsRequest())).groups}
+
+
+@asynccontextmanager
+async def subscribed(client: Stubs, **fields: Any) -> AsyncIterator[NativeConsumer]:
+    """A native consumer, of topic t where nothing else is said; it has left when this ends."""
+    if "consumer" not in fields:
+        fields["topics"] = ["t"]
+    consumer = await NativeConsumer(client, **fields).open()
+    consumer.read_on()
+    try:
+        yield consumer
+    finally:
+        await consumer.close()
+        if consumer.error is None:
+            await empty(client, fields["group"])
+
+
+async def empty(client: Stubs, group: str = "g") -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while (await describe(client, group)).members:  # noqa: ASYNC110: the broker does not call us
+            await asyncio.sleep(0.03)
+
+
+async def all_is_its_own(consumer: NativeConsumer) -> None:
+    await consumer.until(lambda: consumer.owned.keys() == {("t", 0), ("t", 1)})
+
+
+async def reason_of_its_end(consumer: NativeConsumer) -> str:
+    error = await consumer.over()
+    assert error is not None
+    return refusal_of(error).reason
+
+
+def offsets(consumer: NativeConsumer, partition: int) -> list[int]:
+    return [offset for offset, _ in consumer.got.get(("t", partition), [])]
 
 
 class KafkaMember:
@@ -83,6 +121,9 @@ class KafkaMember:
                 self.errors.append(message.error().code())
         self._consumer.close()
 
+    async def until(self, look: Callable[[], Any]) -> None:
+        await asyncio.to_thread(wait_until, look, PATIENCE_S, "what was waited for of a Kafka member")
+
     def close(self) -> None:
         self._over.set()
         self._thread.join()
@@ -100,67 +141,67 @@ def kafka_member(broker: LevadaBroker, group: str = "g") -> Iterator[KafkaMember
 # One kind at a time
 
 
-def test_a_kafka_client_is_refused_by_a_native_group_and_welcome_once_it_is_empty(
+async def test_a_kafka_client_is_refused_by_a_native_group_and_welcome_once_it_is_empty(
     broker: LevadaBroker, client: Stubs
 ) -> None:
-    with subscribed(client, "t", group="g") as native:
-        native.wait_owned({0, 1})
+    async with subscribed(client, group="g") as native:
+        await all_is_its_own(native)
         with kafka_member(broker) as member:
-            wait_until(lambda: member.errors, PATIENCE_S, "an error")
+            await member.until(lambda: member.errors)
             assert member.errors[0] == KafkaError.INCONSISTENT_GROUP_PROTOCOL
-        assert native.refusal is None and native.owned == {0, 1}
-    wait_until(lambda: describe(client).state == "Empty", PATIENCE_S, "left")
+        assert len(native.assigned) == 1, "it is not disturbed"
     with kafka_member(broker) as member:
-        wait_until(lambda: member.assigned, PATIENCE_S, "assigned")
-        assert kinds(client) == {"g": pb.CLASSIC}
+        await member.until(lambda: member.assigned)
+        assert await kinds(client) == {"g": pb.CLASSIC}
 
 
-def test_a_native_consumer_is_refused_by_a_kafka_group_and_welcome_once_it_is_empty(
+async def test_a_native_consumer_is_refused_by_a_kafka_group_and_welcome_once_it_is_empty(
     broker: LevadaBroker, client: Stubs
 ) -> None:
     with kafka_member(broker) as member:
-        wait_until(lambda: member.assigned, PATIENCE_S, "assigned")
-        with subscribed(client, "t", group="g") as native:
-            assert native.wait_refused().reason == "GroupKindMismatch"
+        await member.until(lambda: member.assigned)
+        async with subscribed(client, group="g") as native:
+            assert await reason_of_its_end(native) == "GroupKindMismatch"
         with refused("GroupKindMismatch"):
-            register(client, 2)
+            await register(client, 2)
         with refused("GroupKindMismatch"):
-            client.stream.Seek(pb.SeekRequest(group="g", topic="t", start=pb.LATEST))
-        generation = describe(client).generation
-    with subscribed(client, "t", group="g") as native:
-        native.wait_owned({0, 1})
-        assert native.generation > generation
-        assert kinds(client) == {"g": pb.DYNAMIC}
+            await client.stream.Seek(pb.SeekRequest(group="g", topic="t", start=pb.LATEST))
+        generation = (await describe(client)).generation
+    async with subscribed(client, group="g") as native:
+        await all_is_its_own(native)
+        assert native.assigned[-1].generation > generation
+        assert await kinds(client) == {"g": pb.DYNAMIC}
 
 
-def test_a_registered_group_is_fixed_until_it_is_deleted(broker: LevadaBroker, client: Stubs) -> None:
-    register(client, 2)
-    with subscribed(client, "t", group="g") as native:
-        assert native.wait_refused().reason == "GroupKindMismatch"
+async def test_a_registered_group_is_fixed_until_it_is_deleted(broker: LevadaBroker, client: Stubs) -> None:
+    await register(client, 2)
+    async with subscribed(client, group="g") as native:
+        assert await reason_of_its_end(native) == "GroupKindMismatch"
     with kafka_member(broker) as member:
-        wait_until(lambda: member.errors, PATIENCE_S, "an error")
+        await member.until(lambda: member.errors)
         assert member.errors[0] == KafkaError.INCONSISTENT_GROUP_PROTOCOL
-    assert kinds(client) == {"g": pb.FIXED}
-    client.stream.DeleteGroup(pb.DeleteGroupRequest(group="g"))
-    assert kinds(client) == {}
-    with subscribed(client, "t", group="g") as native:
-        native.wait_owned({0, 1})
+    assert await kinds(client) == {"g": pb.FIXED}
+    await client.stream.DeleteGroup(pb.DeleteGroupRequest(group="g"))
+    assert await kinds(client) == {}
+    async with subscribed(client, group="g") as native:
+        await all_is_its_own(native)
 
 
 # What Kafka's administrators see and do
 
 
-def test_kafkas_administrators_see_native_groups_and_delete_them_once_empty(
+async def test_kafkas_administrators_see_native_groups_and_delete_them_once_empty(
     broker: LevadaBroker, client: Stubs, admin: AdminClient
 ) -> None:
-    with subscribed(client, "t", group="g", client_id="worker") as native:
-        native.wait_owned({0, 1})
-        assert native.commit({0: 3}) == {}
+    async with subscribed(client, group="g", client_id="worker") as native:
+        await all_is_its_own(native)
+        await native.commit({("t", 0): 3})
+        await native.until(lambda: native.committed)
         listed = admin.list_consumer_groups().result().valid
         assert [(one.group_id, one.state) for one in listed] == [("g", ConsumerGroupState.STABLE)]
         described = admin.describe_consumer_groups(["g"])["g"].result()
         (member,) = described.members
-        assert (member.member_id, member.client_id) == (native.member_id, "worker")
+        assert (member.member_id, member.client_id) == (native.assigned[-1].member_id, "worker")
         assert {(at.topic, at.partition) for at in member.assignment.topic_partitions} == {("t", 0), ("t", 1)}
         assert described.partition_assignor == "levada-stream"
         python = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
@@ -171,76 +212,76 @@ def test_kafkas_administrators_see_native_groups_and_delete_them_once_empty(
             python.close()
         (refusal,) = [future.exception() for future in admin.delete_consumer_groups(["g"]).values()]
         assert refusal is not None and refusal.args[0].code() == KafkaError.NON_EMPTY_GROUP
-    wait_until(lambda: describe(client).state == "Empty", PATIENCE_S, "left")
     asked = ConsumerGroupTopicPartitions("g")
     (found,) = [one.result() for one in admin.list_consumer_group_offsets([asked]).values()]
     assert [(at.partition, at.offset) for at in found.topic_partitions] == [(0, 3)]
     for future in admin.delete_consumer_groups(["g"]).values():
         future.result()
-    assert kinds(client) == {}
-    assert not client.stream.GetOffset(pb.GetOffsetRequest(group="g")).offsets
+    assert await kinds(client) == {}
+    assert not (await client.stream.GetOffset(pb.GetOffsetRequest(group="g"))).offsets
 
 
-def test_kafkas_administrators_move_a_native_group_only_while_it_is_empty(client: Stubs, admin: AdminClient) -> None:
-    def alter(offset: int) -> int | None:
+async def test_kafkas_administrators_move_a_native_group_only_while_it_is_empty(
+    client: Stubs, admin: AdminClient
+) -> None:
+    def alter(offset: int) -> Any:
         wanted = ConsumerGroupTopicPartitions("g", [TopicPartition("t", 0, offset)])
         (done,) = admin.alter_consumer_group_offsets([wanted]).values()
         return done.result().topic_partitions[0].error
 
-    with subscribed(client, "t", group="g") as native:
-        native.wait_owned({0, 1})
-        error = alter(4)
-        assert error is not None and error.code() == KafkaError.UNKNOWN_MEMBER_ID
-    wait_until(lambda: describe(client).state == "Empty", PATIENCE_S, "left")
+    async with subscribed(client, group="g") as native:
+        await all_is_its_own(native)
+        assert alter(4).code() == KafkaError.UNKNOWN_MEMBER_ID
     assert alter(4) is None
-    with subscribed(client, "t", group="g") as native:
-        native.wait_read(6)
-        assert native.offsets(0) == [4]
+    async with subscribed(client, group="g") as native:
+        await native.until(lambda: native.count == 6)
+        assert offsets(native, 0) == [4]
 
 
 # What a kill leaves
 
 
-def test_generations_and_registrations_are_there_after_a_kill(broker: LevadaBroker, client: Stubs) -> None:
-    registered = register(client, 2, group="fixed")
-    with subscribed(client, "t", group="g") as native:
-        native.wait_owned({0, 1})
-        assert native.commit({0: 3, 1: 4}) == {}
-        told = native.generation
+async def test_generations_and_registrations_are_there_after_a_kill(broker: LevadaBroker, client: Stubs) -> None:
+    registered = await register(client, 2, group="fixed")
+    async with subscribed(client, group="g") as native:
+        await all_is_its_own(native)
+        await native.commit({("t", 0): 3, ("t", 1): 4})
+        await native.until(lambda: native.committed)
+        told = native.assigned[-1].generation
         broker.kill()
-        native.wait_refused()
+        await native.over()
     broker.start()
-    with connect(broker.grpc) as again:
-        assert kinds(again) == {"g": pb.DYNAMIC, "fixed": pb.FIXED}
-        with subscribed(again, "t", group="g") as native:
-            native.wait_read(3)
-            assert native.generation > told
-            assert (native.offsets(0), native.offsets(1)) == ([3, 4], [4])
-        same = register(again, 2, group="fixed")
+    async with connect_async(broker.grpc) as again:
+        assert await kinds(again) == {"g": pb.DYNAMIC, "fixed": pb.FIXED}
+        async with subscribed(again, group="g") as native:
+            await native.until(lambda: native.count == 3)
+            assert native.assigned[-1].generation > told
+            assert (offsets(native, 0), offsets(native, 1)) == ([3, 4], [4])
+        same = await register(again, 2, group="fixed")
         assert (same.same, same.generation) == (True, registered.generation)
-        with subscribed(again, "t", group="fixed", consumer=1, generation=registered.generation) as fixed:
-            fixed.wait_owned({1})
+        async with subscribed(again, group="fixed", consumer=1, generation=registered.generation) as fixed:
+            await fixed.until(lambda: fixed.owned.keys() == {("t", 1)})
         with kafka_member(broker, "fixed") as member:
-            wait_until(lambda: member.errors, PATIENCE_S, "an error")
+            await member.until(lambda: member.errors)
             assert member.errors[0] == KafkaError.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_member_of_before_a_kill_commits_nothing_after_it(broker: LevadaBroker, client: Stubs) -> None:
-    with subscribed(client, "t", group="g") as native:
-        native.wait_owned({0, 1})
+async def test_a_member_of_before_a_kill_commits_nothing_after_it(broker: LevadaBroker, client: Stubs) -> None:
+    async with subscribed(client, group="g") as native:
+        await all_is_its_own(native)
         late = pb.CommitRequest(
             group="g",
-            member_id=native.member_id,
-            generation=native.generation,
+            member_id=native.assigned[-1].member_id,
+            generation=native.assigned[-1].generation,
             offsets=[pb.PartitionOffset(topic="t", partition=0, offset=5)],
         )
         broker.kill()
-        native.wait_refused()
+        await native.over()
     broker.start()
-    with connect(broker.grpc) as again:
-        (error,) = again.stream.Commit(late).errors
+    async with connect_async(broker.grpc) as again:
+        (error,) = (await again.stream.Commit(late)).errors
         assert error.error.reason == "UnknownMember"
-        with subscribed(again, "t", group="g") as native:
-            native.wait_owned({0, 1})
-            (error,) = again.stream.Commit(late).errors
+        async with subscribed(again, group="g") as native:
+            await all_is_its_own(native)
+            (error,) = (await again.stream.Commit(late)).errors
             assert error.error.reason == "IllegalGeneration"
