@@ -108,7 +108,10 @@ class Bench:
     def keep(self) -> None:
         """It takes long: what there is so far is kept, should it be stopped. Only a whole run goes into RESULTS.md."""
         whole = set(self.options.only) == set(ALL) and set(self.options.servers) == set(KINDS)
-        report.write(COMPARISON, self.rows.all(), self.about, quick=self.options.quick or not whole)
+        measured = self.rows.all()
+        order = list(dict.fromkeys(row.section for row in measured))
+        measured.sort(key=lambda row: (DURABILITIES.index(row.durability), order.index(row.section)))  # type: ignore[arg-type]  # one of them
+        report.write(COMPARISON, measured, self.about, quick=self.options.quick or not whole)
 
 
 def main() -> int:

@@ -114,8 +114,7 @@ class Levada:
     """`levada up`, seen through its gRPC port."""
 
     def __init__(self, home: Path, durability: Durability) -> None:
-        ports = ["--grpc-port", "0", "--no-http"]
-        self._broker = LevadaBroker(home, flags=["--durability", durability, "--log-level", "warning", *ports])
+        self._broker = LevadaBroker(home, flags=["--durability", durability, "--log-level", "warning"])
 
     @property
     def address(self) -> str:
@@ -126,7 +125,11 @@ class Levada:
         return self._broker.pid
 
     def __enter__(self) -> Levada:
-        self._broker.start()
+        try:
+            self._broker.start()
+        except BaseException:
+            self._broker.kill()
+            raise
         return self
 
     def __exit__(self, *_exc: object) -> None:
