@@ -73,7 +73,7 @@ async def subscribed(client: Stubs, **fields: Any) -> AsyncIterator[NativeConsum
 
 async def empty(client: Stubs, group: str = "g") -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while (await describe(client, group)).members:  # noqa: ASYNC110: the broker does not call us
+        while (await describe(client, group)).members:  # noqa: ASYNC110
             await asyncio.sleep(0.03)
 
 
@@ -117,8 +117,9 @@ class KafkaMember:
     def _poll(self) -> None:
         while not self._over.is_set():
             message = self._consumer.poll(0.1)
-            if message is not None and message.error() is not None:
-                self.errors.append(message.error().code())
+            error = None if message is None else message.error()
+            if error is not None:
+                self.errors.append(error.code())
         self._consumer.close()
 
     async def until(self, look: Callable[[], Any]) -> None:
