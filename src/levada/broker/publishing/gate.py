@@ -1,8 +1,9 @@
 """How much may wait in a partition: what native publishers brought and have no answer for yet.
 
 At most 10,000 records and 64 MiB a partition. Whoever finds it full waits in line, first come, first served, and after the
-topic's levada.enqueue.timeout.ms is told Overloaded with a hint when to come back. What is larger than the partition's whole
-room waits until it is alone there, so that nothing that can be sent at all waits for ever.
+topic's levada.enqueue.timeout.ms is told Overloaded with a hint when to come back; at once, if 64 MiB wait in line already, in all
+lines together. What is larger than the partition's whole room waits until it is alone there, so that nothing that can be sent at
+all waits for ever.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from levada.errors import Overloaded
 
 RECORDS_MAX: Final = 10_000
 BYTES_MAX: Final = 64 * MiB
+LINE_BYTES_MAX: Final = 64 * MiB
 #: When a turned-away publisher should come back: what waits now is likely to be durable by then.
 _RETRY_AFTER_MS: Final = 250
 
@@ -70,6 +72,7 @@ class Gate:
 
     def __init__(self) -> None:
         self._rooms: dict[At, _Room] = {}
+        self._bytes_in_line = 0
 
     def waiting(self) -> Mapping[At, Load]:
         """What is in, by partition: for measuring."""
@@ -100,6 +103,15 @@ class Gate:
         if not room.line and room.fits(load):
             room.take(load)
             return
+        if self._bytes_in_line and self._bytes_in_line + load.size > LINE_BYTES_MAX:
+            raise _overloaded(at, room, f"and {self._bytes_in_line} bytes wait in line already")
+        self._bytes_in_line += load.size
+        try:
+            await self._stand_in_line(at, room, load, deadline, timeout_ms)
+        finally:
+            self._bytes_in_line -= load.size
+
+    async def _stand_in_line(self, at: At, room: _Room, load: Load, deadline: float, timeout_ms: int) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         room.line.append((load, turn))
         try:
@@ -112,12 +124,7 @@ class Gate:
                 turn.cancel()
                 room.admit()  # those behind may fit where it did not
             if isinstance(reason, TimeoutError):
-                raise Overloaded(
-                    f"{at}: {room.records_in} records, {room.bytes_in} bytes wait to be durable, "
-                    f"and there was no room within {timeout_ms} ms; "
-                    f"at most {RECORDS_MAX} records and {BYTES_MAX} bytes may wait",
-                    retry_after_ms=_RETRY_AFTER_MS,
-                ) from None
+                raise _overloaded(at, room, f"and there was no room within {timeout_ms} ms") from None
             raise
 
     def _leave(self, at: At, load: Load) -> None:
@@ -125,3 +132,11 @@ class Gate:
         room.give(load)
         if not room.records_in and not room.line:
             del self._rooms[at]
+
+
+def _overloaded(at: At, room: _Room, why: str) -> Overloaded:
+    return Overloaded(
+        f"{at}: {room.records_in} records, {room.bytes_in} bytes wait to be durable, {why}; "
+        f"at most {RECORDS_MAX} records and {BYTES_MAX} bytes may wait",
+        retry_after_ms=_RETRY_AFTER_MS,
+    )

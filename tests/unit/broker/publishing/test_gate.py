@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from levada.broker.publishing.gate import BYTES_MAX, RECORDS_MAX, Gate, Load
+from levada.broker.publishing.gate import BYTES_MAX, LINE_BYTES_MAX, RECORDS_MAX, Gate, Load
 from levada.engine.port import At
 from levada.errors import Overloaded
 
@@ -99,3 +99,28 @@ async def test_a_publisher_that_is_cancelled_while_it_waits_leaves_nothing_behin
     await asyncio.wait([waiting])
     gate.leave({A: FULL})
     assert gate.waiting() == {}
+
+
+async def test_what_waits_in_line_is_bounded_over_all_partitions() -> None:
+    gate = Gate()
+    await gate.enter({A: FULL, B: FULL}, 0)
+    first = await enters(gate, one(size=LINE_BYTES_MAX - 10))
+    with pytest.raises(Overloaded, match="wait in line already"):
+        await gate.enter(one(size=11, at=B), 60_000)
+    second = await enters(gate, one(size=10, at=B))
+    gate.leave({A: FULL, B: FULL})
+    await asyncio.gather(first, second)
+    gate.leave(one(size=LINE_BYTES_MAX - 10))
+    await gate.enter(one(RECORDS_MAX), 0)
+    third = await enters(gate, one(size=LINE_BYTES_MAX))
+    assert not third.done(), "the line is free again"
+    gate.leave(one(RECORDS_MAX))
+    await third
+
+
+async def test_one_that_is_larger_than_the_line_may_stand_in_it_alone() -> None:
+    gate = Gate()
+    await gate.enter({A: FULL}, 0)
+    huge = await enters(gate, one(size=3 * LINE_BYTES_MAX))
+    gate.leave({A: FULL})
+    await huge
