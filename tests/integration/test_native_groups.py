@@ -22,6 +22,8 @@ from support.wait import wait_until
 
 SESSION_MS = 6_000
 PATIENCE_S = 30.0
+#: Nobody is taken for dead in a test that takes long.
+LONG_MS = 600_000
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ async def subscribed(client: Stubs, **fields: Any) -> AsyncIterator[NativeConsum
     """A native consumer, of topic t where nothing else is said; it has left when this ends."""
     if "consumer" not in fields:
         fields["topics"] = ["t"]
-    consumer = await NativeConsumer(client, **fields).open()
+    consumer = await NativeConsumer(client, session_timeout_ms=LONG_MS, **fields).open()
     consumer.read_on()
     try:
         yield consumer

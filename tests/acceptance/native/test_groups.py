@@ -22,6 +22,9 @@ from support.rpc import Stubs, connect_async, record, refusal_of, refused
 
 pytestmark = levada_only
 
+#: Nobody is taken for dead in a test that takes long.
+LONG_MS = 600_000
+
 Open = Callable[..., Awaitable[NativeConsumer]]
 
 #: A consumer in a process of its own, which prints what it owns and then why it ended.
@@ -57,7 +60,7 @@ async def open_consumer() -> AsyncIterator[Open]:
     async with AsyncExitStack() as stack:
 
         async def open_one(client: Stubs, **fields: Any) -> NativeConsumer:
-            consumer = await NativeConsumer(client, **fields).open()
+            consumer = await NativeConsumer(client, **{"session_timeout_ms": LONG_MS, **fields}).open()
             stack.push_async_callback(consumer.close)
             consumer.read_on()
             return consumer
@@ -143,7 +146,7 @@ async def test_12_the_partitions_of_a_frozen_owner_move_and_its_late_commit_is_a
         member_id, generation, partitions = json.loads(await process.stdout.readline())
         assert partitions == [0, 1]
         process.send_signal(signal.SIGSTOP)
-        heir = await open_consumer(client, topics=[topic], group=topic, session_timeout_ms=30_000)
+        heir = await open_consumer(client, topics=[topic], group=topic)
         await heir.until(lambda: owned(heir) == [0, 1])
         late = pb.CommitRequest(group=topic, member_id=member_id, generation=generation, offsets=places(topic, {0: 5}))
         (error,) = (await client.stream.Commit(late)).errors
