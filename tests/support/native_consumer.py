@@ -30,6 +30,8 @@ class NativeConsumer:
         self._call: Any = client.stream.Subscribe()
         self._reading: asyncio.Task[None] | None = None
         self._more = asyncio.Event()
+        #: grpcio takes one write at a time: grants and what the test says wait for one another.
+        self._turn = asyncio.Lock()
         self.error: grpc.RpcError | None = None
 
     async def open(self) -> NativeConsumer:
@@ -37,7 +39,8 @@ class NativeConsumer:
         return self
 
     async def say(self, **kind: Any) -> None:
-        await self._call.write(pb.SubscribeRequest(**kind))
+        async with self._turn:
+            await self._call.write(pb.SubscribeRequest(**kind))
 
     async def grant(self, count: int) -> None:
         await self.say(grant=pb.SubscribeRequest.Grant(records=count))
