@@ -64,9 +64,12 @@ class Proxy:
             except OSError:
                 reset(client)
                 continue
-            link = Link(self, client, broker)
+            link = self.link(client, broker)
             self.links.add(link)
             link.start()
+
+    def link(self, client: socket.socket, broker: socket.socket) -> Link:
+        return Link(self, client, broker)
 
     def cut_all(self) -> None:
         """Reset every connection there is now."""
