@@ -14,7 +14,7 @@ from levada.broker.streams.generations import Generations, Topics
 from levada.broker.streams.group import DynamicGroup, FixedGroup, Group
 from levada.broker.streams.kinds import Kind, NoRival, Rival
 from levada.broker.streams.member import Changed, Member
-from levada.broker.streams.registrations import Registrations, check_consumer
+from levada.broker.streams.registrations import Registrations, check_client_id, check_consumer
 from levada.engine.embedded.group_snapshot import GroupSnapshot
 from levada.engine.port import At
 from levada.errors import (
@@ -98,6 +98,7 @@ class StreamGroups(Registrations):
         """
         self._check_id(group_id)
         self._check_session(session_timeout_ms)
+        check_client_id(client_id)
         if not topics:
             raise InvalidRequest(f"a member of group {group_id} must read at least one topic")
         self._check_topics(topics)
@@ -133,15 +134,8 @@ class StreamGroups(Registrations):
         for group in list(self._groups.values()):
             if isinstance(group, FixedGroup):
                 self._registered_topics_changed(group, now_ms)
-                continue
-            seen = self._generations.look(group.topics)
-            replaced = group.replaced(seen)
-            if replaced:
-                # Let go of first, so that nobody reads on in the new one where it was in the old.
-                left = {topic: one for topic, one in seen.items() if topic not in replaced}
-                self._generations.begin(group, f"made again: {', '.join(sorted(replaced))}", seen=left)
-            if seen != group.seen:
-                self._generations.begin(group, "its topics changed", seen=seen)
+            elif self._generations.look(group.topics) != group.seen:
+                self._generations.begin(group, "its topics changed")
 
     def moved(self, group_id: str, offsets: Mapping[At, int], now_ms: int) -> None:
         """The group's offsets were set: members go on from there.

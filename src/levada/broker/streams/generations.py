@@ -48,24 +48,29 @@ class Generations:
     # Changes
 
     def begin(
-        self,
-        group: Group,
-        reason: str,
-        *,
-        seen: dict[str, Seen] | None = None,
-        moved: Mapping[At, int] | None = None,
-        silent: Member | None = None,
+        self, group: Group, reason: str, *, moved: Mapping[At, int] | None = None, silent: Member | None = None
     ) -> None:
         """A new generation of those who are in the group now, all of whom are told but the one who is silent."""
+        seen = self.look(group.topics)
+        replaced = group.replaced(seen)
+        if replaced:
+            # Let go of first, so that nobody reads on in the new topic where it was in the old.
+            left = {topic: one for topic, one in seen.items() if topic not in replaced}
+            self._begin(group, left, f"made again: {', '.join(sorted(replaced))}", {}, silent)
+        self._begin(group, seen, reason, moved or {}, silent)
+
+    def _begin(
+        self, group: Group, seen: dict[str, Seen], reason: str, moved: Mapping[At, int], silent: Member | None
+    ) -> None:
         group.generation += 1
-        group.seen = self.look(group.topics) if seen is None else seen
+        group.seen = seen
         group.share()
         self.keep(group)
         notice.generation(group, reason)
         for member in list(group.members.values()):
             member.receipt = group.receipt
             if member is not silent:
-                member.tell({at: offset for at, offset in (moved or {}).items() if at in member.owned})
+                member.tell({at: offset for at, offset in moved.items() if at in member.owned})
 
     def reshare(self, group: Group, *, silent: Member | None = None) -> None:
         """Within the generation, tell those of whom the topics' partitions are others now."""

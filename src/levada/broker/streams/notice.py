@@ -30,3 +30,7 @@ def generation(group: Group, reason: str) -> None:
 
 def not_saved(group: Group, reason: object) -> None:
     _log().warning("generation is not saved", group=group.id, generation=group.generation, reason=str(reason))
+
+
+def not_told(reason: object) -> None:
+    _log().error("members may not know what became of their topics", reason=str(reason), kind=type(reason).__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from levada.broker.streams.directory import Directory
 from levada.broker.streams.group import DynamicGroup, FixedGroup, Group
@@ -18,6 +19,9 @@ from levada.errors import (
     UnknownGroup,
     UnknownTopic,
 )
+
+#: It is part of the member's id, which is kept with the group.
+CLIENT_ID_BYTES_MAX: Final = 1_000
 
 
 class Registrations(Directory):
@@ -35,7 +39,7 @@ class Registrations(Directory):
         if not 1 <= consumers <= INT32_MAX:
             raise InvalidRequest(f"group {group_id} with {consumers} consumers: must be from 1 to {INT32_MAX}")
         self._check_rival(group_id)
-        group = self._groups.get(group_id)
+        group = self._up_to_date(group_id, now_ms)
         if isinstance(group, FixedGroup) and group.consumers == consumers:
             return self._register_topic(group, topic)
         if isinstance(group, DynamicGroup) and group.members:
@@ -62,7 +66,8 @@ class Registrations(Directory):
         InvalidRequest, UnknownTopic, InvalidSessionTimeout.
         """
         self._check_session(session_timeout_ms)
-        group = self._fixed(group_id)
+        check_client_id(client_id)
+        group = self._fixed(group_id, now_ms)
         if generation:
             group.check_generation(generation)
         check_consumer(group, consumer)
@@ -87,10 +92,17 @@ class Registrations(Directory):
 
     # Within
 
-    def _fixed(self, group_id: str) -> FixedGroup:
+    def _up_to_date(self, group_id: str, now_ms: int) -> Group | None:
+        """The group, after whatever became of the topics it is registered for."""
+        group = self._groups.get(group_id)
+        if isinstance(group, FixedGroup):
+            self._registered_topics_changed(group, now_ms)
+        return self._groups.get(group_id)
+
+    def _fixed(self, group_id: str, now_ms: int) -> FixedGroup:
         self._check_id(group_id)
         self._check_rival(group_id)
-        group = self._groups.get(group_id)
+        group = self._up_to_date(group_id, now_ms)
         if isinstance(group, FixedGroup):
             return group
         if group is not None and group.members:
@@ -156,6 +168,11 @@ class Registrations(Directory):
         for topic in topics:
             if topic not in found:
                 raise UnknownTopic(f"there is no topic {topic!r}")
+
+
+def check_client_id(client_id: str) -> None:
+    if len(client_id.encode()) > CLIENT_ID_BYTES_MAX:
+        raise InvalidRequest(f"the client id is longer than {CLIENT_ID_BYTES_MAX} bytes")
 
 
 def check_consumer(group: FixedGroup, consumer: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from levada.broker.streams import notice
 from levada.broker.streams.coordinator import StreamGroups
 from levada.engine.port import TopicView
 
@@ -31,5 +32,8 @@ class TopicWatch:
     async def _run(self) -> None:
         while True:
             version = self._view.version
-            self._groups.topics_changed(self._now_ms())
+            try:
+                self._groups.topics_changed(self._now_ms())
+            except Exception as error:  # a group that fails must not leave all others unaware for good
+                notice.not_told(error)
             await self._view.changed(version)

@@ -21,3 +21,6 @@ class _Silent:
 
     @staticmethod
     def warning(event: str, **fields: object) -> None: ...
+
+    @staticmethod
+    def error(event: str, **fields: object) -> None: ...

@@ -129,6 +129,19 @@ def test_a_topic_deleted_and_made_again_at_once_is_let_go_of_first() -> None:
     assert gone.generation < back.generation
 
 
+def test_a_topic_made_again_is_let_go_of_first_also_when_somebody_joins_before_that_was_seen() -> None:
+    streams = Streams(topics={"t": 2})
+    member = streams.join()
+    streams.topics.drop("t")
+    streams.topics.put("t", 2)
+    newcomer = streams.join()
+    assert [told.partitions for told in member.told[1:]] == [[], member.now.partitions]
+    assert sorted(member.owned + newcomer.owned) == [0, 1]
+    told = len(member.told)
+    streams.groups.topics_changed(streams.now_ms)
+    assert len(member.told) == told
+
+
 def test_members_may_read_different_topics() -> None:
     streams = Streams(topics={"t": 2, "u": 2})
     only, both = streams.join("t"), streams.join("t", "u")
@@ -156,6 +169,8 @@ def test_what_is_asked_wrongly_is_refused_and_makes_no_group() -> None:
         streams.join(session_ms=5_999)
     with pytest.raises(InvalidSessionTimeout):
         streams.join(session_ms=60_001)
+    with pytest.raises(InvalidRequest, match="1000 bytes"):
+        streams.join(client_id="ü" * 501)
     with pytest.raises(InvalidRequest):
         streams.groups.join("g", [], session_timeout_ms=SESSION_MS, now_ms=0, changed=Consumer())
     assert streams.groups.list() == [] and not streams.kept

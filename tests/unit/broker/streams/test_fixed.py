@@ -169,6 +169,19 @@ def test_a_registration_ends_with_its_topic() -> None:
         streams.attach(0)
 
 
+def test_a_registration_for_a_topic_that_was_made_again_is_not_of_the_new_one() -> None:
+    streams = Streams(topics={"t": 2})
+    before = streams.register(2).generation
+    consumer = streams.attach(0)
+    streams.topics.drop("t")
+    streams.topics.put("t", 2)
+    with pytest.raises(UnknownGroup):
+        streams.attach(1)
+    assert consumer.fenced is UnknownTopic
+    again = streams.register(2)
+    assert not again.same and again.generation > before
+
+
 def test_a_registration_after_its_topic_was_made_again_is_a_later_generation() -> None:
     streams = Streams(topics={"t": 2})
     before = streams.register(2).generation
