@@ -188,6 +188,7 @@ def _native(engine: EmbeddedEngine, groups: Groups, dedup: Dedup, connections: C
         cluster=Cluster(engine, view, engine.cluster_id, engine.config.node_name, now_ms=now_ms),
         new_producer=lambda: engine.transactions.init_producer_id(None, 0),
         stats=statistician.read,
+        enqueue_timeout_ms=lambda: engine.settings.number("levada.enqueue.timeout.ms"),
         count_out=engine.count_out,
         now_ms=now_ms,
     )

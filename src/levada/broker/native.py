@@ -35,6 +35,8 @@ class Native:
     stats: Callable[[], Awaitable[Stats]]
     #: Told of what goes out: partition, records, bytes.
     count_out: Callable[[At, int, int], None]
+    #: How long a publisher waits for room, where its topic does not say otherwise.
+    enqueue_timeout_ms: Callable[[], int]
     #: The clock of sessions and waits, which nobody can set back.
     now_ms: Callable[[], int]
 

@@ -85,6 +85,7 @@ class Publisher:
             for batch in pack(config, [made[place] for place in held])
         ]
         order = [place for held in places.values() for place in held]
+        del records, made  # while it waits, there is one copy of what it brought
         return await self._begin(writes, config, acks, order, begun_ns)
 
     async def start_batches(self, topic: str, batches: Sequence[tuple[int, Buffer]], acks: Acks = Acks.ALL) -> Started:

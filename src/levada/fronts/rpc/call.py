@@ -19,6 +19,7 @@ from grpc.aio import AbortError
 
 from levada.errors import InvalidRequest, LevadaError, ShuttingDown
 from levada.fronts.rpc import notice
+from levada.fronts.rpc.memory import Memory
 from levada.fronts.rpc.status import DETAILS, details_of, message_of, status_of
 
 #: The metadata by which a client says who it is, for the log.
@@ -72,8 +73,12 @@ class Call:
 
     async def read(self) -> Any:
         """The next request of a stream; None after the last. InvalidRequest."""
+        return (await self.read_sized())[0]
+
+    async def read_sized(self) -> tuple[Any, int]:
+        """The same, and how many bytes it had."""
         request = await self.context.read()
-        return None if request is grpc.aio.EOF else self.parse(request)
+        return (None, 0) if request is grpc.aio.EOF else (self.parse(request), len(request))
 
     def when_closing(self, close: Callable[[], object]) -> None:
         """Call this once when the broker closes, instead of waiting for the call to end by itself."""
@@ -108,6 +113,8 @@ class Calls:
 
     def __init__(self) -> None:
         self.closing = False
+        #: What requests to publish take.
+        self.memory = Memory()
         self._open: set[Call] = set()
         self._emptied = asyncio.Event()
 

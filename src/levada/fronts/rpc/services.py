@@ -1,7 +1,8 @@
 """The calls of levada.v1, by service and name, and how a handler is made a gRPC method.
 
 A handler of one request takes (native, request, call) and returns the answer; one of a stream takes (native, call) and reads and
-writes by itself. Which is which, and the messages' types, are the protos' to say.
+writes by itself. Which is which, and the messages' types, are the protos' to say. Publish is one request and read by its handler
+all the same: on the wire there is no difference.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ def generic_handlers(native: Native, calls: Calls) -> list[grpc.GenericRpcHandle
 
 def _method(method: Any, handler: Handler, native: Native, calls: Calls) -> grpc.RpcMethodHandler[Any, Any]:
     """Requests are given as bytes: what is no message is refused like everything else."""
+    reads_itself = method.client_streaming or handler is publish.publish
     parse = GetMessageClass(method.input_type).FromString
     serialize: Any = GetMessageClass(method.output_type).SerializeToString
 
@@ -82,7 +84,7 @@ def _method(method: Any, handler: Handler, native: Native, calls: Calls) -> grpc
         call = Call(calls, method.name, context, parse)
         try:
             calls.begin(call)
-            if method.client_streaming:
+            if reads_itself:
                 return await handler(native, call)
             return await handler(native, call.parse(request), call)
         except BaseException as error:
@@ -92,4 +94,6 @@ def _method(method: Any, handler: Handler, native: Native, calls: Calls) -> grpc
 
     if method.client_streaming:
         return grpc.stream_stream_rpc_method_handler(serve, response_serializer=serialize)
+    if reads_itself:
+        return grpc.stream_unary_rpc_method_handler(serve, response_serializer=serialize)
     return grpc.unary_unary_rpc_method_handler(serve, response_serializer=serialize)

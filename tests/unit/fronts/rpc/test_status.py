@@ -36,9 +36,7 @@ def details(error: BaseException) -> tuple[Status, list[ErrorInfo | RetryInfo]]:
     status = Status.FromString(details_of(error))
     found: list[ErrorInfo | RetryInfo] = []
     for detail in status.details:
-        for kind in (ErrorInfo(), RetryInfo()):
-            if detail.Unpack(kind):
-                found.append(kind)
+        found += [kind for kind in (ErrorInfo(), RetryInfo()) if detail.Unpack(kind)]
     return status, found
 
 

@@ -1,0 +1,95 @@
+"""How much memory requests to publish may take, all calls together.
+
+A request counts from when it was read until it is answered. While too much is held, nothing more is read: what clients send then
+stays with them, by HTTP/2's flow control. How large a request is, is known only once it was read, so of the calls that bring
+one each, only some are read at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from levada.config import MiB
+from levada.errors import Overloaded, TimedOut
+
+BYTES_MAX: Final = 128 * MiB
+#: Calls that are read at the same time.
+READS_MAX: Final = 64
+#: Whoever has begun to send a request and does not get on with it makes room for others.
+READ_TIMEOUT_S: Final = 60.0
+_RETRY_AFTER_MS: Final = 250
+
+
+class Memory:
+    """Counts, and has readers wait in line."""
+
+    def __init__(self, bytes_max: int = BYTES_MAX, reads_max: int = READS_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._reads_max = reads_max
+        self._line: deque[tuple[asyncio.Future[None], bool]] = deque()
+        self._reads = 0
+        self.held_bytes = 0
+
+    async def room(self) -> None:
+        """Wait until more may be read: for a stream, which brings one request after the other."""
+        if self._line or self.held_bytes >= self._bytes_max:
+            await self._stand_in_line(counts=False)
+
+    async def begin_read(self, timeout_ms: int) -> None:
+        """Wait to be the one whose request is read, until `end_read`. Overloaded when that takes too long."""
+        if not self._line and self._fits(counts=True):
+            self._reads += 1
+            return
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._stand_in_line(counts=True)
+        except TimeoutError:
+            raise Overloaded(
+                f"{self.held_bytes} bytes of requests are held, of which at most {self._bytes_max} may be, "
+                f"and there was no room for another within {timeout_ms} ms",
+                retry_after_ms=_RETRY_AFTER_MS,
+            ) from None
+
+    def end_read(self) -> None:
+        self._reads -= 1
+        self._admit()
+
+    def take(self, size: int) -> None:
+        """A request of this size was read."""
+        self.held_bytes += size
+
+    def give(self, size: int) -> None:
+        """It was answered."""
+        self.held_bytes -= size
+        self._admit()
+
+    def _fits(self, *, counts: bool) -> bool:
+        return self.held_bytes < self._bytes_max and not (counts and self._reads >= self._reads_max)
+
+    async def _stand_in_line(self, *, counts: bool) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.append((turn, counts))
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled() and counts:
+                self.end_read()  # let in at the very moment it gave up
+            turn.cancel()
+            self._admit()
+            raise
+
+    def _admit(self) -> None:
+        while self._line:
+            turn, counts = self._line[0]
+            if not turn.done():
+                if not self._fits(counts=counts):
+                    return
+                self._reads += counts
+                turn.set_result(None)
+            self._line.popleft()
+
+
+def stalled() -> TimedOut:
+    return TimedOut(f"the request did not come whole within {READ_TIMEOUT_S:.0f} s of its beginning")
