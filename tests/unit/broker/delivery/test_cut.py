@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levada.broker.delivery.cut import cut
@@ -21,6 +21,7 @@ def log_of(counts: list[int]) -> bytes:
     return buffer
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=8), st.data())
 def test_it_takes_whole_batches_up_to_the_one_that_fills_the_room(counts: list[int], data: st.DataObject) -> None:
     buffer = log_of(counts)

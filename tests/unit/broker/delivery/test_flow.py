@@ -9,6 +9,7 @@ import pytest
 from levada.broker.delivery import Batches, Records
 from levada.broker.delivery.credit import GROUP_RECORDS_MAX
 from levada.engine.port import At
+from support.batches import make_batch
 from support.delivery import World, counted, settle
 
 T0 = At("t", 0)
@@ -192,14 +193,32 @@ async def test_bytes_are_shared_anew_when_partitions_come(world: World) -> None:
     await consumer.until_assigned(*ats)
     await settle()
     consumer.stall()
-    for _ in range(60):
-        for at in reversed(ats):
-            await world.publish(at, 10, size=100)
+    for at in ats:
+        partition = world.engine.partition(*at)
+        for _ in range(60):
+            partition.append(make_batch(10, value=b"." * 100))  # all before anybody who waits has a turn
     await settle()
-    places = consumer.it._pump._places.values()
-    assert all(len(place.found.batches) <= bytes_max // 2 // partitions for place in places if place.found is not None)
+    waited = [place.found for place in consumer.it._pump._places.values() if place.found is not None]
+    assert len(waited) == partitions - 1  # of one the transport holds what was found
+    assert all(len(found.batches) <= bytes_max // 2 // partitions for found in waited)
     consumer.go_on()
     await consumer.until_got(partitions * 600)
+
+
+async def test_what_a_consumer_held_that_closed_is_there_for_the_rest_of_its_group(world: World) -> None:
+    await world.create(partitions=2)
+    first = await world.open(group="g", grants=False)
+    second = await world.open(group="g", grants=False)
+    await world.until(lambda: first.assigned and len(first.assigned[-1].partitions) == 1 and second.assigned)
+    for index in range(2):
+        await world.publish(At("t", index), 10)
+    await first.until_got(10)
+    await second.until_got(10)
+    assert world.subscriptions.out() == {"g": 20}
+    second.it.pause([At("t", 0), At("t", 1)])
+    second.stall()
+    await first.it.close()
+    assert world.subscriptions.out() == {"g": 10}
 
 
 async def test_its_call_is_its_sign_of_life(world: World) -> None:

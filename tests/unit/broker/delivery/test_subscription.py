@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from levada.broker.delivery import Assigned, Batches, Records, Start, Wanted
@@ -371,6 +373,91 @@ async def test_a_member_reads_a_topic_that_was_made_again_from_its_beginning(wor
     await consumer.until_got(8)
     assert consumer.values()[3:] == [b"%d" % number for number in range(100, 105)]
     assert consumer.assigned[-1].partitions == {T0: 0}
+
+
+async def test_a_topic_made_again_is_another_one_also_where_it_has_more_records(world: World) -> None:
+    """Neither the group nor the consumer has heard of it when reading goes on."""
+    await world.create()
+    await world.publish(count=3)
+    consumer = await world.open(group="g")
+    await consumer.until_got(3)
+    consumer.it.pause([T0])
+    await world.engine.delete("t")
+    await world.create()
+    await world.publish(count=5, first=100)
+    consumer.it.resume([T0])
+    await consumer.until_got(8)
+    assert consumer.values()[3:] == [b"%d" % number for number in range(100, 105)]
+    assert consumer.assigned[-1].partitions == {T0: 0}
+
+
+async def test_a_generation_is_told_once_it_is_kept_for_good(world: World) -> None:
+    await world.create()
+    kept = asyncio.Event()
+    durable = world.groups.durable
+
+    async def slow(receipt: int) -> None:
+        await durable(receipt)
+        await kept.wait()
+
+    world.groups.durable = slow  # type: ignore[method-assign,assignment]
+    consumer = await world.open(group="g")
+    await settle(200)
+    assert consumer.deliveries == []
+    kept.set()
+    await consumer.until_assigned(T0)
+
+
+@pytest.mark.parametrize("what", ["pause", "seek", "seek to the same"])
+async def test_what_was_being_read_when_it_was_paused_or_sought_is_not_delivered(world: World, what: str) -> None:
+    await world.create()
+    consumer = await world.open()
+    await consumer.until_assigned(T0)
+    consumer.it.pause([T0])
+    await world.publish(count=10)
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    read = world.engine.read
+
+    async def slow(*args: object) -> object:
+        found = await read(*args)  # type: ignore[arg-type]
+        begun.set()
+        await may_end.wait()
+        return found
+
+    world.engine.read = slow  # type: ignore[method-assign,assignment]
+    consumer.it.resume([T0])
+    await begun.wait()
+    if what == "pause":
+        consumer.it.pause([T0])
+        may_end.set()
+        await settle()
+        assert consumer.records() == []
+        consumer.it.resume([T0])
+        await consumer.until_got(10)
+        assert consumer.offsets(T0) == list(range(10))
+    else:
+        offset = 4 if what == "seek" else 0
+        await consumer.it.seek({T0: offset})
+        may_end.set()
+        await consumer.until_got(10 - offset)
+        assert [type(each) for each in consumer.deliveries] == [Assigned, Assigned, Records]
+        assert consumer.assigned[-1].partitions == {T0: offset}
+        assert consumer.offsets(T0) == list(range(offset, 10))
+
+
+async def test_a_seek_in_the_middle_of_a_batch_leaves_out_the_rest_of_it(world: World) -> None:
+    await world.create()
+    consumer = await world.open(bytes_max=5_000, grants=False)
+    await consumer.until_assigned(T0)
+    consumer.stall()
+    await world.publish(count=10, size=1_000)
+    await consumer.until(lambda it: it.held is not None)
+    await consumer.it.seek({T0: 8})
+    consumer.go_on()
+    await consumer.until(lambda it: len(it.assigned) == 2 and len(it.records()) == 4)
+    await settle()
+    assert consumer.offsets(T0) == [0, 1, 8, 9]
+    assert consumer.it.out == 4
 
 
 async def test_a_batch_that_is_too_large_for_the_bytes_still_comes(world: World) -> None:
