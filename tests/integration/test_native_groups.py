@@ -14,7 +14,9 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPart
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient  # type: ignore[attr-defined]
 
+from levada.config import DAY_MS
 from levada.v1 import stream_pb2 as pb
+from support.broker import running
 from support.levada import LevadaBroker
 from support.native_consumer import NativeConsumer
 from support.rpc import Stubs, connect_async, record, refusal_of, refused
@@ -288,3 +290,31 @@ async def test_a_member_of_before_a_kill_commits_nothing_after_it(broker: Levada
             await all_is_its_own(native)
             (error,) = (await again.stream.Commit(late)).errors
             assert error.error.reason == "IllegalGeneration"
+
+
+# Offsets that expire
+
+
+async def test_offsets_expire_neither_while_they_are_read_nor_while_they_are_registered(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        engine = server.engine
+        host, port = server.addresses["grpc"]
+        later_ms, day_ms = engine.now_ms() + 30 * DAY_MS, DAY_MS
+
+        def expire() -> set[str]:
+            """The groups that lost their offsets, thirty days later."""
+            before = {group for group in ("read", "registered", "idle") if engine.offset_store.fetch(group)}
+            engine.offset_store.expire(later_ms, day_ms, engine.reads_topic)
+            return {group for group in before if not engine.offset_store.fetch(group)}
+
+        async with connect_async(f"{host}:{port}") as client:
+            await client.stream.CreateTopic(pb.CreateTopicRequest(name="t", partitions=2))
+            await register(client, 2, group="registered")
+            for group in ("read", "registered", "idle"):
+                await client.stream.Seek(pb.SeekRequest(group=group, topic="t", start=pb.EARLIEST))
+            async with subscribed(client, group="read") as native:
+                await all_is_its_own(native)
+                assert expire() == {"idle"}
+            assert expire() == {"read"}
+            await client.stream.DeleteGroup(pb.DeleteGroupRequest(group="registered"))
+            assert await kinds(client) == {"read": pb.DYNAMIC}
