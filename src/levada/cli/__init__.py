@@ -1,21 +1,23 @@
-"""Typer: parse, call, print. One file per noun; `main` turns what goes wrong into a sentence and an exit code.
-
-Exit codes: 0 done · 1 refused or failed · 2 wrong usage · 3 nothing answers at the address · 4 no such topic or group.
-"""
+"""Typer: parse, call, print. One file per noun; `main` turns what goes wrong into a sentence and an exit code."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import NoReturn
+from typing import Final, NoReturn
 
-EXIT_FAILED = 1
-EXIT_UNREACHABLE = 3
-EXIT_NOT_FOUND = 4
-_INTERRUPTED = 130
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_UNREACHABLE: Final = 3
+EXIT_NOT_FOUND: Final = 4
+EXIT_TRY_AGAIN: Final = 5
+EXIT_INTERRUPTED: Final = 130
 
-#: Kafka's codes for a topic, partition or group that is not there.
-_NOT_FOUND_CODES = frozenset((3, 69, 100))
+#: As `levada --help` tells it.
+EXIT_CODES: Final = (
+    "Exit codes: 0 done · 1 refused or failed · 2 wrong usage · 3 nothing answers at the address · 4 no such topic, "
+    "partition, group or node · 5 overloaded, late or stopping: try again · 130 interrupted."
+)
 
 
 def main() -> None:
@@ -28,7 +30,7 @@ def main() -> None:
     except LevadaError as error:
         _complain(error, str(error))
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
     except OSError as error:
         if error.filename is None:
             raise
@@ -45,12 +47,15 @@ def _complain(error: Exception, text: str) -> NoReturn:
 
 def exit_code(error: Exception) -> int:
     """What the shell is told."""
-    from levada.errors import BrokerRefused, ConnectionLost, UnknownGroup, UnknownPartition, UnknownTopic, Unreachable
+    from levada import errors as e
+    from levada.cli.session import WrongUsage
 
-    if isinstance(error, Unreachable | ConnectionLost):
+    if isinstance(error, WrongUsage):
+        return EXIT_USAGE
+    if isinstance(error, e.Unreachable | e.ConnectionLost):
         return EXIT_UNREACHABLE
-    if isinstance(error, UnknownTopic | UnknownGroup | UnknownPartition):
+    if isinstance(error, e.UnknownTopic | e.UnknownGroup | e.UnknownPartition | e.UnknownNode):
         return EXIT_NOT_FOUND
-    if isinstance(error, BrokerRefused) and error.code in _NOT_FOUND_CODES:
-        return EXIT_NOT_FOUND
+    if isinstance(error, e.Overloaded | e.TimedOut | e.ShuttingDown):
+        return EXIT_TRY_AGAIN
     return EXIT_FAILED

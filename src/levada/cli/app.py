@@ -9,9 +9,10 @@ import typer
 from typer.core import TyperGroup
 
 from levada import __version__
+from levada.cli import EXIT_CODES
 
 #: In the order they are listed. Each module has an `app`.
-COMMANDS: Final = ("up", "topic", "produce", "consume", "group")
+COMMANDS: Final = ("up", "topic", "produce", "consume", "group", "cluster")
 
 
 class Commands(TyperGroup):
@@ -32,6 +33,7 @@ app = typer.Typer(
     name="levada",
     cls=Commands,
     no_args_is_help=True,
+    epilog=EXIT_CODES,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
@@ -49,4 +51,17 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
     ] = False,
 ) -> None:
-    """Streams, queues and tables over one log. Kafka on the wire."""
+    """Streams, queues and tables over one log. Kafka on the wire.
+
+    Examples:
+
+      levada up
+
+      levada topic create orders --partitions 4
+
+      levada produce orders hello --key user-1
+
+      levada consume orders --follow
+
+    Commands talk to the broker at --server HOST:PORT or LEVADA_SERVER (127.0.0.1:9094), and print JSON with --json.
+    """

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from levada.cli.output import print_json
-from levada.cli.places import resolve
-from levada.cli.session import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, find_topic, session
-from levada.errors import InvalidRequest
-from levada.records.batch import batches
-from levada.records.read import Record, read_all
-from levada.wire.answers import LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
-from levada.wire.blocking import BlockingClient
+from levada.cli.places import Place, place
+from levada.cli.session import DEFAULT_SERVER, AsJson, Server, WrongUsage, count, session, topic_named
+from levada.cli.shapes import Shape, shape
+from levada.errors import OffsetOutOfRange, UnknownPartition
+
+if TYPE_CHECKING:
+    from levada.client.faces import Client, Consumer
+    from levada.client.records import At, Record
+    from levada.client.views import Topic
 
 #: How often a group's place is saved while records are printed.
-COMMIT_EVERY = 1_000
+COMMIT_EVERY: Final = 1_000
+_POLL: Final = 500
+_POLL_MS: Final = 500
+#: A read that is not to follow ends when nothing has come for so many polls, even short of the end: an open transaction
+#: holds the rest back from whoever reads only what is committed.
+_QUIET_POLLS: Final = 6
 
 app = typer.Typer(add_completion=False)
 
@@ -33,144 +36,179 @@ def consume(
         str,
         typer.Option("--from", help="earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z."),
     ] = "earliest",
-    partition: Annotated[int | None, typer.Option("--partition", help="Only this one.", show_default="all")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Stop after so many records.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", help="Only this one. Repeatable.", show_default="all")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--max", "--limit", "-n", min=1, help="Stop after so many records.")
+    ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more instead of stopping at the end.")
+        bool, typer.Option("--follow/--no-follow", "-f", help="Wait for more instead of stopping at the end.")
     ] = False,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Go on where this group is, and save its place.")
+        str | None,
+        typer.Option(
+            "--group", "-g", help="Go on where this group is, and save its place; --from counts where it has none."
+        ),
     ] = None,
     committed: Annotated[bool, typer.Option("--committed", help="Only what committed transactions wrote.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Values alone, one per line.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="As you like it: {topic} {partition} {offset} {timestamp} {key} {value} {headers}, \\t, \\n.",
+        ),
+    ] = None,
+    server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
     """Read records.
 
-    Stops at what was the end when it started, unless --follow.
+    Stops at what was the end when it started, unless --follow. Ctrl-C ends it in order.
 
     Examples:
 
-      levada consume orders --limit 10
+      levada consume orders --max 10
 
       levada consume orders --from latest --follow --json
 
       levada consume orders --group billing --raw
+
+      levada consume orders --format '{offset}\\t{key}\\t{value}'
     """
-    if raw and as_json:
-        raise InvalidRequest("give --raw or --json, not both")
-    show = _raw if raw else _json if as_json else _line
-    isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
-    with session(bootstrap) as client:
-        info = find_topic(client, topic)
-        positions = resolve(client, info, start, partition)
+    if sum((raw, as_json, form is not None)) > 1:
+        raise WrongUsage("give one of --raw, --json and --format")
+    if group is not None and partition:
+        raise WrongUsage("a group shares the partitions out among its members: give --group or --partition, not both")
+    where = place(start, "--from")
+    show = shape(raw=raw, as_json=as_json, form=form)
+    with session(server) as client, topic_named(client, topic):
+        found = client.manager.topic(topic)
+        _check(found, where, partition)
         if group is not None:
-            saved = client.offset_fetch(group, positions)
-            positions |= {at: place.offset for at, place in saved.items() if at in positions}
-        reader = Reader(client, positions, isolation, follow=follow)
+            _begin(client, group, topic, where)
+        with client.consumer(
+            topic,
+            group=group or "",
+            partitions=partition,
+            start="latest" if where.start == "latest" else "earliest",
+            read_committed=committed,
+            auto_commit=False,
+        ) as consumer:
+            if group is None:
+                _seek(client, consumer, topic, where)
+            reading = Reading(consumer, {one.index: one.end for one in found.places}, group, follow=follow)
+            reading.run(show, limit)
+
+
+def _check(topic: Topic, where: Place, partitions: list[int] | None) -> None:
+    """UnknownPartition, OffsetOutOfRange: before anything is read."""
+    for index in partitions or ():
+        if not 0 <= index < topic.partitions:
+            raise UnknownPartition(f"{topic.name} has partitions 0 to {topic.partitions - 1}, not {index}")
+    if where.offset is None:
+        return
+    for one in topic.places:
+        if (not partitions or one.index in partitions) and not one.start <= where.offset <= one.end:
+            raise OffsetOutOfRange(
+                f"{topic.name} partition {one.index}: offset {where.offset} is not within {one.start} to {one.end}"
+                + ("" if topic.partitions == 1 or partitions else "; --partition reads one alone"),
+                start=one.start,
+                end=one.end,
+            )
+
+
+def _begin(client: Client, group: str, topic: str, where: Place) -> None:
+    """Where the group has no offset, give it the one it is to begin at."""
+    if where.start is not None:
+        return
+    missing = [row.partition for row in client.manager.offsets(group, topic) if row.committed is None]
+    if missing:
+        client.manager.seek(group, topic, partitions=missing, **where.seeking())
+
+
+def _seek(client: Client, consumer: Consumer, topic: str, where: Place) -> None:
+    """Without a group: to an offset or a time."""
+    if where.start is not None:
+        return
+    ats = consumer.assignment()
+    partitions = [at.partition for at in ats]
+    # Nothing is moved: it only says where that is.
+    found = client.manager.seek("levada-cli", topic, partitions=partitions, dry_run=True, **where.seeking())
+    for at in ats:
+        consumer.seek(at.topic, at.partition, found[at])
+
+
+class Reading:
+    """Records of one consumer, printed one by one, up to the ends there were when it began or on and on."""
+
+    def __init__(self, consumer: Consumer, ends: dict[int, int], group: str | None, *, follow: bool) -> None:
+        self._consumer = consumer
+        self._ends = ends
+        self._group = group
+        self._follow = follow
+        #: By partition, the next offset after what was printed.
+        self._printed: dict[At, int] = {}
+        self._saved = 0
+        self.records = 0
+
+    def run(self, show: Shape, limit: int | None) -> None:
         try:
-            for number, (at, record) in enumerate(reader, 1):
-                show(at, record)
-                if group is not None and number % COMMIT_EVERY == 0:
-                    client.offset_commit(group, reader.positions)
-                if number == limit:
-                    break
+            self._read(show, limit)
             sys.stdout.flush()
         except KeyboardInterrupt:
-            sys.stderr.write("\n")
+            self._say_goodbye()
         except BrokenPipeError:
             # `| head` has seen enough. Nothing more may be written into the pipe, not even at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         finally:
-            if group is not None and reader.moved:
-                client.offset_commit(group, reader.positions)
+            self._save()
 
-
-class Reader:
-    """Records of some partitions, from their positions on. `positions` is always the next offset to read."""
-
-    def __init__(
-        self, client: BlockingClient, positions: dict[TopicPartition, int], isolation: int, *, follow: bool
-    ) -> None:
-        self.client = client
-        self.positions = dict(positions)
-        self.isolation = isolation
-        self.follow = follow
-        self.moved = False
-        found = client.list_offsets(dict.fromkeys(positions, LATEST), isolation=isolation)
-        self.ends = {at: found[at].offset for at in positions}
-
-    def __iter__(self) -> Iterator[tuple[TopicPartition, Record]]:
-        while wanted := self._wanted():
-            for at, fetched in self.client.fetch(wanted, isolation=self.isolation).items():
-                yield from self._records(at, fetched)
-
-    def _wanted(self) -> dict[TopicPartition, int]:
-        if self.follow:
-            return self.positions
-        return {at: offset for at, offset in self.positions.items() if offset < self.ends[at]}
-
-    def _records(self, at: TopicPartition, fetched: Any) -> Iterator[tuple[TopicPartition, Record]]:
-        if not fetched.records:
-            return
-        committed_only = self.isolation == READ_COMMITTED
-        for record in read_all(
-            fetched.records,
-            from_offset=self.positions[at],
-            aborted=fetched.aborted or (),
-            committed_only=committed_only,
-        ):
-            if not self.follow and record.offset >= self.ends[at]:
-                self.positions[at] = self.ends[at]
+    def _read(self, show: Shape, limit: int | None) -> None:
+        quiet, most = 0, _POLL
+        polled: list[Record] = []
+        while limit is None or self.records < limit:
+            if not self._follow and len(polled) < most and (self._at_the_end() or quiet >= _QUIET_POLLS):
                 return
-            self.positions[at] = record.offset + 1
-            self.moved = True
-            yield at, record
-        # Past control batches, aborted and compacted records too.
-        for batch in batches(fetched.records):
-            self.positions[at] = max(self.positions[at], batch.next_offset)
+            most = _POLL if limit is None else min(_POLL, limit - self.records)
+            polled = self._consumer.poll(most, _POLL_MS)
+            quiet = 0 if polled else quiet + 1
+            for record in polled:
+                if self._follow or record.offset < self._ends.get(record.partition, 0):
+                    self._print(record, show)
+            if polled:
+                sys.stdout.flush()
 
+    def _print(self, record: Record, show: Shape) -> None:
+        show(record)
+        self.records += 1
+        from levada.client.records import At
 
-def _raw(_at: TopicPartition, record: Record) -> None:
-    sys.stdout.buffer.write((record.value or b"") + b"\n")
-    sys.stdout.buffer.flush()
+        self._printed[At(record.topic, record.partition)] = record.offset + 1
+        if self.records % COMMIT_EVERY == 0:
+            self._save()
 
+    def _at_the_end(self) -> bool:
+        """Of every partition that is ours. Those that came with an expansion meanwhile are for another time."""
+        for at in self._consumer.assignment():
+            end = self._ends.get(at.partition, 0)
+            if self._consumer.position(*at) < end:
+                return False
+            if at in self._printed:
+                # Past what is not a record too: the end of a transaction, what was aborted.
+                self._printed[at] = max(self._printed[at], end)
+        return True
 
-def _line(at: TopicPartition, record: Record) -> None:
-    key = "" if record.key is None else f"{_text(record.key)} "
-    value = "(null)" if record.value is None else _text(record.value)
-    print(f"{at.partition}:{record.offset} {key}{value}")
+    def _save(self) -> None:
+        if self._group is not None and self._printed and self.records > self._saved:
+            self._saved = self.records
+            owned = set(self._consumer.assignment())
+            self._consumer.commit({at: offset for at, offset in self._printed.items() if at in owned})
 
-
-def _json(at: TopicPartition, record: Record) -> None:
-    moment = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    print_json(
-        {
-            "topic": at.topic,
-            "partition": at.partition,
-            "offset": record.offset,
-            "timestamp": moment.replace("+00:00", "Z"),
-            **_field("key", record.key),
-            **_field("value", record.value),
-            "headers": [{"name": name, **_field("value", value)} for name, value in record.headers],
-        }
-    )
-
-
-def _field(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Text as text; bytes that are no text as base64 under another name, so that neither is mistaken for the other."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
-
-
-def _text(data: bytes) -> str:
-    """For a person: what could command the terminal is shown, not sent."""
-    text = data.decode(errors="backslashreplace")
-    if text.isprintable() or not sys.stdout.isatty():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    def _say_goodbye(self) -> None:
+        sys.stdout.flush()
+        places = ", ".join(f"{at.partition}:{offset}" for at, offset in sorted(self._printed.items()))
+        said = f"{count(self.records, 'record')}" + (f"; next offsets {places}" if places else "")
+        kept = f"; saved for group {self._group}" if self._group is not None and places else ""
+        print(f"\n{said}{kept}", file=sys.stderr)

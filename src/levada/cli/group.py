@@ -1,196 +1,214 @@
-"""`levada group`: list, describe, reset-offsets, delete."""
+"""`levada group`: list, describe, register, seek, delete."""
 
 from __future__ import annotations
 
-from struct import Struct
-from struct import error as StructError  # noqa: N812
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from levada.cli.output import print_json, print_table
-from levada.cli.places import resolve
-from levada.cli.session import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, find_topic, session
-from levada.errors import GroupNotEmpty, UnknownGroup, nearest
-from levada.wire.answers import LATEST, GroupInfo, TopicPartition
-from levada.wire.blocking import BlockingClient
+from levada.cli.places import place
+from levada.cli.session import DEFAULT_SERVER, AsJson, Server, count, group_named, session, topic_named
 
-app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True, add_completion=False)
+if TYPE_CHECKING:
+    from levada.client.views import Group
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
+app = typer.Typer(help="List, describe, register, move and delete groups.", no_args_is_help=True, add_completion=False)
+
+Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
+TopicOption = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic.")]
 
 
 @app.command("list")
-def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """List groups.
+def list_groups(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
+    """List groups of every kind, Kafka's too.
 
     Example:
 
       levada group list
     """
-    with session(bootstrap) as client:
-        groups = client.list_groups()
+    with session(server) as client:
+        groups = client.manager.groups()
     if as_json:
-        print_json([group._asdict() for group in groups])
+        print_json([_listed(group) for group in groups])
         return
-    rows = [(group.group_id, group.state or None, group.protocol_type or None) for group in groups]
-    print_table(("group", "state", "protocol"), rows, empty="no groups yet; a consumer with a group.id makes one")
+    rows = [(group.group, group.kind, group.state or None, group.size) for group in groups]
+    print_table(
+        ("group", "kind", "state", "members"),
+        rows,
+        empty="no groups yet; `levada consume TOPIC --group NAME` makes one, as any consumer with a group does",
+    )
+
+
+def _listed(group: Group) -> dict[str, Any]:
+    return {"group": group.group, "kind": group.kind, "state": group.state, "members": group.size}
 
 
 @app.command()
-def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+def describe(name: Name, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """Show a group's members, and how far behind it is in each partition.
 
     Example:
 
       levada group describe billing
     """
-    with session(bootstrap) as client:
-        info = _find(client, group)
-        rows = _places(client, info)
+    with session(server) as client, group_named(client, name):
+        group = client.manager.group(name)
+    partitions = [
+        {
+            "topic": row.topic,
+            "partition": row.partition,
+            "committed": row.committed,
+            "start": row.start,
+            "end": row.end,
+            "lag": row.lag,
+            "member": row.member_id or None,
+        }
+        for row in group.offsets
+    ]
+    members = [
+        {
+            "member": one.member_id,
+            "client": one.client_id,
+            "host": one.host,
+            "consumer": one.consumer,
+            "partitions": [str(at) for at in one.partitions],
+        }
+        for one in group.members
+    ]
     if as_json:
-        members = [_member(member) for member in info.members]
-        print_json(
-            {"group": group, "state": info.state, "protocol": info.protocol, "members": members, "partitions": rows}
-        )
+        described = {**_listed(group), "generation": group.generation, "members": members, "partitions": partitions}
+        print_json(described)
         return
-    lag = sum(row["lag"] or 0 for row in rows)
-    print(f"{group}: {info.state}, {len(info.members)} members, lag {lag:,}")
-    columns = ("topic", "partition", "committed", "end", "lag", "member")
-    print_table(columns, [[row[name] for name in columns] for row in rows], empty="nothing committed, nothing assigned")
+    lag = sum(row.lag for row in group.offsets)
+    generation = f", generation {group.generation}" if group.kind != "offsets" else ""
+    print(f"{name}: {_kind(group)}, {count(group.size, 'member')}{generation}, lag {lag:,}\n")
+    if members:
+        _print_filled(("member", "client", "host", "consumer", "partitions"), members)
+        print()
+    _print_filled(("topic", "partition", "committed", "end", "lag", "member"), partitions)
 
 
-@app.command("reset-offsets")
-def reset_offsets(
-    group: Group,
-    topic: Annotated[str, typer.Option("--topic", "-t", help="The topic to move in.")],
-    to: Annotated[
-        str, typer.Option("--to", help="earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z.")
-    ],
-    partition: Annotated[int | None, typer.Option("--partition", help="Only this one.", show_default="all")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+def _kind(group: Group) -> str:
+    """For a person."""
+    if group.kind == "offsets":
+        return "only offsets, nobody has joined"
+    return f"{group.kind} group, {group.state or 'Empty'}"
+
+
+def _print_filled(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table without the columns in which nothing stands: 80 characters are not many."""
+    filled = [column for column in columns if any(row[column] not in (None, "", []) for row in rows)]
+    cells = [
+        [", ".join(row[column]) if isinstance(row[column], list) else row[column] for column in filled] for row in rows
+    ]
+    print_table(filled, cells, empty="nothing committed, nothing assigned")
+
+
+@app.command()
+def register(
+    name: Name,
+    topic: TopicOption,
+    consumers: Annotated[int, typer.Option("--consumers", "-n", min=1, help="How many there will be.")],
+    server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Move a group without running members to another place in a topic.
+    """Register a fixed group: consumer I of N reads every partition with partition % N == I.
+
+    Again with the same number, nothing changes. With another one a new generation begins, and consumers of the old one
+    are told to go.
+
+    Example:
+
+      levada group register billing --topic orders --consumers 3
+    """
+    with session(server) as client, topic_named(client, topic):
+        registered = client.manager.register_group(topic, name, consumers)
+        partitions = client.manager.topic(topic).partitions
+    shares = [list(range(index, partitions, consumers)) for index in range(consumers)]
+    if as_json:
+        answer = {"group": name, "topic": topic, "consumers": consumers, "generation": registered.generation}
+        print_json({**answer, "same": registered.same, "shares": shares})
+        return
+    again = "was registered so already" if registered.same else "registered"
+    print(f"{name}: {again}, {count(consumers, 'consumer')} of {topic}, generation {registered.generation}")
+    rows = [(index, ", ".join(map(str, share)) or None) for index, share in enumerate(shares)]
+    print_table(("consumer", "partitions"), rows, empty="")
+
+
+@app.command()
+def seek(
+    name: Name,
+    topic: TopicOption,
+    to: Annotated[
+        str,
+        typer.Option("--to", help="earliest, latest, an offset, +N or -N, or a time such as 2026-01-31T12:00:00Z."),
+    ],
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", help="Only this one. Repeatable.", show_default="all")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Move a group to another place in a topic. Running members of a native group go on from there.
 
     Examples:
 
-      levada group reset-offsets billing --topic orders --to earliest
+      levada group seek billing --topic orders --to earliest
 
-      levada group reset-offsets billing --topic orders --partition 2 --to 1500 --dry-run
+      levada group seek billing --topic orders --partition 2 --to 1500 --dry-run
+
+      levada group seek billing --topic orders --to -100
     """
-    with session(bootstrap) as client:
-        info = find_topic(client, topic)
-        before = client.offset_fetch(group)
-        _check_idle(client, group)
-        places = resolve(client, info, to, partition)
-        if not dry_run:
-            client.offset_commit(group, places)
+    where = place(to, "--to", shifts=True).seeking()
+    with session(server) as client, topic_named(client, topic):
+        before = {(row.topic, row.partition): row.committed for row in client.manager.offsets(name, topic)}
+        after = client.manager.seek(name, topic, partitions=partition or (), dry_run=dry_run, **where)
     rows = [
-        {
-            "topic": at.topic,
-            "partition": at.partition,
-            "before": before[at].offset if at in before else None,
-            "after": offset,
-        }
-        for at, offset in places.items()
+        {"topic": at.topic, "partition": at.partition, "before": before.get(at), "after": offset}
+        for at, offset in sorted(after.items())
     ]
     if as_json:
-        print_json({"group": group, "dry_run": dry_run, "partitions": rows})
+        print_json({"group": name, "dry_run": dry_run, "partitions": rows})
         return
     columns = ("topic", "partition", "before", "after")
-    print_table(columns, [[row[name] for name in columns] for row in rows], empty="")
+    print_table(columns, [[row[column] for column in columns] for row in rows], empty="")
     if dry_run:
         print("nothing was changed (--dry-run)")
 
 
+@app.command("reset-offsets", hidden=True)
+def reset_offsets(
+    name: Name,
+    topic: TopicOption,
+    to: Annotated[str, typer.Option("--to")],
+    partition: Annotated[list[int] | None, typer.Option("--partition")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run")] = False,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """The same as `levada group seek`, by the name Kafka's tool has for it.
+
+    Example:
+
+      levada group reset-offsets billing --topic orders --to earliest
+    """
+    seek(name, topic, to, partition, dry_run, server, as_json)
+
+
 @app.command()
-def delete(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+def delete(name: Name, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """Forget a group without members, and its offsets.
 
     Example:
 
       levada group delete billing
     """
-    with session(bootstrap) as client:
-        _find(client, group)
-        client.delete_group(group)
+    with session(server) as client, group_named(client, name):
+        client.manager.delete_group(name)
     if as_json:
-        print_json({"group": group, "deleted": True})
+        print_json({"group": name, "deleted": True})
     else:
-        print(f"deleted {group}")
-
-
-def _check_idle(client: BlockingClient, group: str) -> None:
-    """Only a group that nobody reads for can be moved."""
-    if any(listing.group_id == group for listing in client.list_groups()):
-        members = client.describe_group(group).members
-        if members:
-            names = ", ".join(member.client_id for member in members)
-            raise GroupNotEmpty(
-                f"group {group!r} has {len(members)} running members ({names}): stop them, or wait for their session to end"
-            )
-
-
-def _find(client: BlockingClient, group: str) -> GroupInfo:
-    known = [listing.group_id for listing in client.list_groups()]
-    if group not in known:
-        raise UnknownGroup(f"there is no group {group!r}{nearest(group, known)}")
-    return client.describe_group(group)
-
-
-def _places(client: BlockingClient, info: GroupInfo) -> list[dict[str, Any]]:
-    """Every partition that the group has committed in or that a member reads."""
-    committed = client.offset_fetch(info.group_id)
-    owners = {at: member.member_id for member in info.members for at in assignment(member.assignment)}
-    known = client.topics()
-    ats = sorted(at for at in {*committed, *owners} if at.topic in known)
-    ends = client.list_offsets(dict.fromkeys(ats, LATEST)) if ats else {}
-    return [
-        {
-            "topic": at.topic,
-            "partition": at.partition,
-            "committed": committed[at].offset if at in committed else None,
-            "end": ends[at].offset,
-            "lag": max(0, ends[at].offset - committed[at].offset) if at in committed else None,
-            "member": owners.get(at),
-        }
-        for at in ats
-    ]
-
-
-def _member(member: Any) -> dict[str, Any]:
-    return {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "partitions": [str(at) for at in assignment(member.assignment)],
-    }
-
-
-_INT16 = Struct(">h")
-_INT32 = Struct(">i")
-
-
-def assignment(data: bytes) -> list[TopicPartition]:
-    """The partitions in a member's assignment: int16 version | [topic string, [int32 partition]] | user data.
-
-    Empty for a group that is not one of consumers: its bytes mean something else.
-    """
-    found: list[TopicPartition] = []
-    try:
-        (topics,) = _INT32.unpack_from(data, 2)
-        position = 6
-        for _ in range(topics):
-            (length,) = _INT16.unpack_from(data, position)
-            name = data[position + 2 : position + 2 + length].decode()
-            position += 2 + length
-            (count,) = _INT32.unpack_from(data, position)
-            position += 4
-            found += [TopicPartition(name, _INT32.unpack_from(data, position + 4 * i)[0]) for i in range(count)]
-            position += 4 * count
-    except (StructError, UnicodeDecodeError):
-        return []
-    return found
+        print(f"deleted {name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from levada.errors import InvalidConfig
+from levada.cli.session import WrongUsage
 
 
 def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
@@ -13,6 +13,6 @@ def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
     for text in given or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise InvalidConfig(f"{option} {text!r}: must be NAME=VALUE")
+            raise WrongUsage(f"{option} {text!r}: must be NAME=VALUE")
         found[name] = value
     return found

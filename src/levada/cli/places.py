@@ -1,51 +1,48 @@
-"""Where to start reading, as a person says it: earliest, latest, an offset, a time."""
+"""Where to start reading, as a person says it: earliest, latest, an offset, a time, so many further or back."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
-from levada.errors import InvalidRequest, OffsetOutOfRange, UnknownPartition
-from levada.wire.answers import EARLIEST, LATEST, TopicInfo, TopicPartition
-from levada.wire.blocking import BlockingClient
-
-
-def resolve(client: BlockingClient, topic: TopicInfo, to: str, partition: int | None) -> dict[TopicPartition, int]:
-    """The offset in each partition, or in the one that was named."""
-    ats = _partitions(topic, partition)
-    if to == "earliest":
-        return {at: found.offset for at, found in client.list_offsets(dict.fromkeys(ats, EARLIEST)).items()}
-    ends = {at: found.offset for at, found in client.list_offsets(dict.fromkeys(ats, LATEST)).items()}
-    if to == "latest":
-        return ends
-    if to.isdecimal():
-        return _checked(client, int(to), ends)
-    found_at = client.list_offsets(dict.fromkeys(ats, _timestamp_ms(to)))
-    # Nothing that late: the end.
-    return {at: found.offset if found.offset >= 0 else ends[at] for at, found in found_at.items()}
+from levada.cli.session import WrongUsage
 
 
-def _partitions(topic: TopicInfo, partition: int | None) -> list[TopicPartition]:
-    if partition is None:
-        return [TopicPartition(topic.name, one.partition) for one in topic.partitions]
-    if not 0 <= partition < len(topic.partitions):
-        raise UnknownPartition(f"{topic.name} has partitions 0 to {len(topic.partitions) - 1}, not {partition}")
-    return [TopicPartition(topic.name, partition)]
+class Place(NamedTuple):
+    """One of four."""
+
+    start: str | None = None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    shift: int | None = None
+
+    def seeking(self) -> dict[str, Any]:
+        """As `manager.seek` takes it."""
+        if self.timestamp_ms is not None:
+            return {"timestamp_ms": self.timestamp_ms}
+        if self.shift is not None:
+            return {"shift": self.shift}
+        return {"to": self.start if self.offset is None else self.offset}
 
 
-def _checked(client: BlockingClient, offset: int, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    starts = client.list_offsets(dict.fromkeys(ends, EARLIEST))
-    for at, end in ends.items():
-        start = starts[at].offset
-        if not start <= offset <= end:
-            raise OffsetOutOfRange(f"{at}: offset {offset} is not within {start} to {end}", start=start, end=end)
-    return dict.fromkeys(ends, offset)
-
-
-def _timestamp_ms(text: str) -> int:
+def place(text: str, option: str, *, shifts: bool = False) -> Place:
+    """WrongUsage, naming what can be said."""
+    if text in ("earliest", "latest"):
+        return Place(start=text)
+    if shifts and text[:1] in ("+", "-") and text[1:].isdecimal():
+        return Place(shift=int(text))
+    if text.isdecimal():
+        return Place(offset=int(text))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidRequest(
-            f"{text!r}: must be earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z"
+        further = ", +N or -N records from where it is" if shifts else ""
+        raise WrongUsage(
+            f"{option} {text!r}: must be earliest, latest, an offset{further}, or a time such as 2026-01-31T12:00:00Z"
         ) from None
+    return Place(timestamp_ms=timestamp_ms(moment))
+
+
+def timestamp_ms(moment: datetime) -> int:
+    """What names no zone is UTC, as everything that is printed."""
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
+from levada.cli.lines import Draft, objects, plain
 from levada.cli.output import print_json
 from levada.cli.pairs import pairs
-from levada.cli.session import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, find_topic, session
-from levada.config import KiB
-from levada.errors import BrokerRefused, InvalidRequest, UnknownPartition
-from levada.records.build import build
-from levada.records.compression import CODECS
-from levada.records.read import Record
-from levada.routing import partition_for
-from levada.wire.answers import Appended, ProducerId, TopicInfo, TopicPartition
-from levada.wire.blocking import BlockingClient
+from levada.cli.progress import Advance, progress
+from levada.cli.session import DEFAULT_SERVER, AsJson, Server, WrongUsage, count, session, topic_named
+from levada.errors import LevadaError
 
-#: A batch is sent when it is this large, or when there is nothing more to read.
-BATCH_BYTES_MAX = 256 * KiB
-BATCH_RECORDS_MAX = 10_000
+if TYPE_CHECKING:
+    from levada.client.delivery import Delivery
+    from levada.client.faces import Producer
+    from levada.client.records import Position
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+#: Most records that are on their way and not yet looked after.
+_IN_FLIGHT: Final = 20_000
 
 app = typer.Typer(add_completion=False)
 
@@ -34,23 +35,30 @@ app = typer.Typer(add_completion=False)
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     value: Annotated[
-        str | None, typer.Argument(metavar="[VALUE]", help="One record; without it, a record per line.")
+        str | None, typer.Argument(metavar="VALUE", help="One record; without it, a record per line.")
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Read lines from here instead of standard input.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="Lines are KEY<separator>VALUE.")
+    partition: Annotated[
+        int | None, typer.Option("--partition", help="Send here.", show_default="by key, or in turn")
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Repeatable.")
     ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", help="Send here.", show_default="by key, or in turn")
+    message_id: Annotated[
+        str | None, typer.Option("--id", help="Stored once only, on topics with levada.dedup=id.")
     ] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help="Lines are KEY<separator>VALUE.")
+    ] = None,
+    json_lines: Annotated[
+        bool,
+        typer.Option("--json-lines", "-J", help="Lines are JSON: value, and if wanted key, headers, partition, id."),
+    ] = False,
     codec: Annotated[str, typer.Option("--codec", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
     """Write records to a topic. Nothing is written twice, whatever the network does.
@@ -59,145 +67,156 @@ def produce(
 
       levada produce orders '{"amount": 12.5}' --key user-123
 
-      levada produce orders --file orders.jsonl --codec zstd
+      levada produce orders --file orders.txt --codec zstd
 
       echo 'user-123:hello' | levada produce orders -K :
+
+      levada consume orders --json | levada produce copy --json-lines
     """
-    if codec not in CODECS:
-        raise InvalidRequest(f"--codec {codec}: must be one of {', '.join(CODECS)}")
-    if value is not None and file is not None:
-        raise InvalidRequest("give a VALUE or --file, not both")
-    headers = tuple((name, text.encode()) for name, text in pairs(header, "--header").items())
+    _check(value, file, key, message_id, key_separator, codec, json_lines=json_lines)
+    template = Draft(
+        None if value is None else value.encode(),
+        key=None if key is None else key.encode(),
+        headers=tuple((name, text.encode()) for name, text in pairs(header, "--header").items()),
+        partition=partition,
+        message_id=message_id,
+    )
     began = time.perf_counter()
-    with session(bootstrap) as client:
-        sender = Sender(client, find_topic(client, topic), partition, codec)
-        try:
-            for record_key, record_value in _records(value, file, key, key_separator):
-                sender.add(record_key, record_value, headers)
-            sender.finish()
-        except BrokerRefused as error:
-            written = f"{sender.records:,} records were written before it"
-            raise BrokerRefused(f"{error}; {written}", code=error.code, name=error.name) from None
-    _report(sender, topic, time.perf_counter() - began, as_json=as_json)
+    with (
+        session(server) as client,
+        topic_named(client, topic),
+        _source(value, file) as source,
+        client.producer(compression=codec) as producer,
+    ):
+        sender = Sender(producer, topic)
+        if source is None:
+            sender.send(template)
+            sender.settle()
+        else:
+            lines, name, size = source
+            drafts = objects(lines, template) if json_lines else plain(lines, template, key_separator)
+            with progress(name, size, shown=not as_json and (file is not None or not sys.stdin.isatty())) as advance:
+                sender.send_all(drafts, advance)
+    _report(sender, time.perf_counter() - began, as_json=as_json)
+
+
+def _check(
+    value: str | None,
+    file: Path | None,
+    key: str | None,
+    message_id: str | None,
+    separator: str | None,
+    codec: str,
+    *,
+    json_lines: bool,
+) -> None:
+    """WrongUsage, naming what contradicts what."""
+    if codec not in CODECS:
+        raise WrongUsage(f"--codec {codec}: must be one of {', '.join(CODECS)}")
+    if value is not None and file is not None:
+        raise WrongUsage("give a VALUE or --file, not both")
+    if value is not None and (separator is not None or json_lines):
+        raise WrongUsage("--key-separator and --json-lines are for lines, not for a VALUE; --key gives it a key")
+    if separator is not None and json_lines:
+        raise WrongUsage("give --key-separator or --json-lines, not both")
+    if separator is not None and not separator:
+        raise WrongUsage("--key-separator: must have at least one character")
+    if separator is not None and key is not None:
+        raise WrongUsage("give --key or --key-separator, not both")
+    if message_id is not None and value is None:
+        raise WrongUsage('--id is for one VALUE; with --json-lines each line has its own "id"')
+    if file is not None and not file.is_file():
+        raise WrongUsage(f"--file: there is no file {file}")
+
+
+@contextmanager
+def _source(value: str | None, file: Path | None) -> Iterator[tuple[BinaryIO, str, int | None] | None]:
+    """Where lines come from, what to call it, and its size if that is known; None where there is one VALUE."""
+    if value is not None:
+        yield None
+    elif file is not None:
+        with file.open("rb") as lines:
+            yield lines, file.name, file.stat().st_size
+    else:
+        if sys.stdin.isatty():
+            print("one record per line; Ctrl-D ends", file=sys.stderr)
+        yield sys.stdin.buffer, "stdin", None
 
 
 class Sender:
-    """Batches records by partition and sends them as an idempotent producer."""
+    """Publishes drafts, and counts what became of them."""
 
-    def __init__(self, client: BlockingClient, topic: TopicInfo, partition: int | None, codec: str) -> None:
-        self.client = client
-        self.topic = topic.name
-        self.partitions = len(topic.partitions)
-        if partition is not None and not 0 <= partition < self.partitions:
-            raise UnknownPartition(f"{topic.name} has partitions 0 to {self.partitions - 1}, not {partition}")
-        self.partition = partition
-        self.codec = codec
-        self.router = _router(client, topic.name)
-        self.producer: ProducerId = client.init_producer_id()
-        self.sequences = [0] * self.partitions
-        self.waiting: dict[int, list[Record]] = {}
-        self.waiting_bytes = self.waiting_records = 0
-        # Keyless records go in turn, from a random start: many small runs stay even.
-        self.turn = random.randrange(self.partitions)
-        self.records = self.bytes = 0
-        self.last: tuple[TopicPartition, Appended] | None = None
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self._producer = producer
+        self.topic = topic
+        self._on_their_way: deque[tuple[Delivery, int]] = deque()
+        self.records = self.duplicates = self.bytes = 0
+        self.last: Position | None = None
 
-    def add(self, key: bytes | None, value: bytes, headers: tuple[tuple[str, bytes], ...]) -> None:
-        where = self._route(key)
-        batch = self.waiting.setdefault(where, [])
-        batch.append(Record(len(batch), time.time_ns() // 1_000_000, key, value, headers))
-        self.waiting_bytes += len(value) + len(key or b"")
-        self.waiting_records += 1
-        if self.waiting_bytes >= BATCH_BYTES_MAX or self.waiting_records >= BATCH_RECORDS_MAX:
-            self.finish()
+    def send(self, draft: Draft) -> None:
+        delivery = self._producer.publish(
+            self.topic,
+            draft.value,
+            key=draft.key,
+            headers=draft.headers or None,
+            partition=draft.partition,
+            message_id=draft.message_id,
+            timestamp_ms=draft.timestamp_ms,
+        )
+        self._on_their_way.append((delivery, len(draft.value or b"") + len(draft.key or b"")))
 
-    def finish(self) -> None:
-        """Send what waits."""
-        if not self.waiting:
-            return
-        batches = {
-            TopicPartition(self.topic, where): build(
-                records,
-                codec=self.codec,
-                producer_id=self.producer.producer_id,
-                producer_epoch=self.producer.epoch,
-                base_sequence=self.sequences[where],
-            )
-            for where, records in self.waiting.items()
-        }
-        for at, appended in self.client.produce_many(batches).items():
-            self.sequences[at.partition] += len(self.waiting[at.partition])
-            self.last = at, appended
-        self.records += self.waiting_records
-        self.bytes += self.waiting_bytes
-        self.waiting = {}
-        self.waiting_bytes = self.waiting_records = 0
+    def send_all(self, drafts: Iterator[Draft], advance: Advance) -> None:
+        """All of them, or up to the first that is refused: then the error says how many were written before it."""
+        try:
+            for draft in drafts:
+                self.send(draft)
+                advance(draft.size)
+                self._look_after()
+            self.settle()
+        except LevadaError as error:
+            self._settle_what_can_be()
+            if self.records:
+                were = "was" if self.records == 1 else "were"
+                error.args = (f"{error}; {count(self.records, 'record')} {were} written before it",)
+            raise
 
-    def _route(self, key: bytes | None) -> int:
-        if self.partition is not None:
-            return self.partition
-        if key:
-            return partition_for(key, self.router, self.partitions)
-        self.turn = (self.turn + 1) % self.partitions
-        return self.turn
+    def _look_after(self) -> None:
+        """Take note of those that are done; with too many under way, wait for the first."""
+        while self._on_their_way and (self._on_their_way[0][0].done or len(self._on_their_way) > _IN_FLIGHT):
+            self._take_first()
 
+    def settle(self) -> None:
+        """Wait for all. Raises the first refusal."""
+        while self._on_their_way:
+            self._take_first()
 
-def _router(client: BlockingClient, topic: str) -> str:
-    """The topic's router; Apache Kafka has no such setting, and its clients use murmur2."""
-    entry = client.describe_configs(topic, keys=["levada.router"]).get("levada.router")
-    return (entry.value if entry else None) or "murmur2"
+    def _settle_what_can_be(self) -> None:
+        while self._on_their_way:
+            try:
+                self._take_first()
+            except LevadaError:
+                continue
+
+    def _take_first(self) -> None:
+        delivery, size = self._on_their_way.popleft()
+        self.last = position = delivery.result()
+        self.records += 1
+        self.duplicates += position.duplicate
+        self.bytes += size
 
 
-def _records(
-    value: str | None, file: Path | None, key: str | None, separator: str | None
-) -> Iterator[tuple[bytes | None, bytes]]:
-    fixed = None if key is None else key.encode()
-    if value is not None:
-        yield fixed, value.encode()
-        return
-    if file is None:
-        if sys.stdin.isatty():
-            print("one record per line; Ctrl-D ends", file=sys.stderr)
-        yield from _split(sys.stdin.buffer, fixed, separator)
-        return
-    if not file.is_file():
-        raise InvalidRequest(f"--file: there is no file {file}")
-    with file.open("rb") as lines:
-        yield from _split(_with_progress(lines, file), fixed, separator)
-
-
-def _split(lines: Iterable[bytes], fixed: bytes | None, separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
-    for number, line in enumerate(lines, 1):
-        text = line.removesuffix(b"\n")
-        if separator is None:
-            yield fixed, text
-            continue
-        head, found, tail = text.partition(separator.encode())
-        if not found:
-            raise InvalidRequest(f"line {number} has no {separator!r}, which is to stand between key and value")
-        yield head, tail
-
-
-def _with_progress(lines: BinaryIO, file: Path) -> Iterator[bytes]:
-    """The lines, with a bar where a person is watching."""
-    if not sys.stderr.isatty():
-        yield from lines
-        return
-    from rich.console import Console
-    from rich.progress import wrap_file
-
-    console = Console(stderr=True)
-    with wrap_file(lines, file.stat().st_size, description=file.name, console=console, transient=True) as watched:
-        yield from watched
-
-
-def _report(sender: Sender, topic: str, took_s: float, *, as_json: bool) -> None:
+def _report(sender: Sender, took_s: float, *, as_json: bool) -> None:
+    last = sender.last
+    one = last if sender.records == 1 else None
     if as_json:
-        answer: dict[str, object] = {"topic": topic, "records": sender.records, "bytes": sender.bytes}
-        if sender.records == 1 and sender.last is not None:
-            answer |= {"partition": sender.last[0].partition, "offset": sender.last[1].base_offset}
-        print_json(answer)
-    elif sender.records == 1 and sender.last is not None:
-        print(f"{topic} partition {sender.last[0].partition} offset {sender.last[1].base_offset}")
+        answer: dict[str, object] = {"topic": sender.topic, "records": sender.records, "bytes": sender.bytes}
+        if one is not None:
+            answer |= {"partition": one.partition, "offset": one.offset}
+        print_json({**answer, "duplicates": sender.duplicates})
+    elif one is not None:
+        was_there = " (a duplicate: it was there already)" if one.duplicate else ""
+        print(f"{sender.topic} partition {one.partition} offset {one.offset}{was_there}")
     else:
-        print(f"{sender.records:,} records, {sender.bytes:,} bytes to {topic} in {took_s:.2f} s")
+        already = f", {sender.duplicates:,} of them there already" if sender.duplicates else ""
+        rate = f" ({sender.records / took_s:,.0f}/s)" if took_s else ""
+        print(f"{sender.records:,} records, {sender.bytes:,} bytes to {sender.topic} in {took_s:.2f} s{rate}{already}")

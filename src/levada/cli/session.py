@@ -2,44 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from levada.errors import InvalidConfig, UnknownTopic, Unreachable, nearest
-from levada.wire.answers import TopicInfo
-from levada.wire.blocking import BlockingClient
+from levada.errors import InvalidRequest, UnknownGroup, UnknownNode, UnknownTopic, Unreachable, nearest
 
-Bootstrap = Annotated[
+if TYPE_CHECKING:
+    from levada.client.faces import Client
+
+Server = Annotated[
     str,
-    typer.Option("--bootstrap", "-b", envvar="LEVADA_BOOTSTRAP", metavar="HOST:PORT", help="The broker to talk to."),
+    typer.Option("--server", "-s", envvar="LEVADA_SERVER", metavar="HOST:PORT", help="The broker to talk to."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_SERVER = "127.0.0.1:9094"
+#: How long a command waits for the broker.
+TIMEOUT_MS = 30_000
+
+
+class WrongUsage(InvalidRequest):
+    """The command line contradicts itself."""
 
 
 @contextmanager
-def session(bootstrap: str) -> Iterator[BlockingClient]:
+def session(server: str) -> Iterator[Client]:
     """A client for one command. Its errors say what to do next."""
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise WrongUsage(
+            f"--server {server!r}: must be HOST:PORT with a port from 0 to 65535, such as {DEFAULT_SERVER}"
+        )
+    from levada.client.faces import connect
+
     try:
-        client = BlockingClient(bootstrap, client_id="levada-cli", settle_ms=0, connect_timeout_ms=5_000)
-    except ValueError as error:
-        raise InvalidConfig(f"--bootstrap: {error}") from None
-    try:
-        with client:
+        with connect(server, timeout_ms=TIMEOUT_MS, client_id="levada-cli") as client:
             yield client
     except Unreachable as error:
         raise Unreachable(
-            f"{error}\nIs a broker running there? `levada up` starts one; --bootstrap names another."
+            f"{error}\nIs a broker running there? `levada up` starts one; --server names another."
         ) from None
 
 
-def find_topic(client: BlockingClient, name: str) -> TopicInfo:
-    """The topic, or an error that suggests what may have been meant."""
-    topics = client.topics()
-    found = topics.get(name)
-    if found is None:
-        raise UnknownTopic(f"there is no topic {name!r}{nearest(name, topics)}; `levada topic create {name}` makes it")
-    return found
+@contextmanager
+def topic_named(client: Client, name: str) -> Iterator[None]:
+    """If there is no such topic, say which one may have been meant, and what to do."""
+    try:
+        yield
+    except UnknownTopic:
+        known = (topic.name for topic in client.manager.topics(internal=True))
+        hint = f"`levada topic create {name}` makes it"
+        raise UnknownTopic(_unknown("topic", name, known, hint)) from None
+
+
+@contextmanager
+def group_named(client: Client, name: str) -> Iterator[None]:
+    try:
+        yield
+    except UnknownGroup:
+        known = (group.group for group in client.manager.groups())
+        raise UnknownGroup(_unknown("group", name, known, "`levada group list` shows all")) from None
+
+
+@contextmanager
+def node_named(client: Client, name: str) -> Iterator[None]:
+    try:
+        yield
+    except UnknownNode:
+        known = (node.id for node in client.manager.nodes())
+        raise UnknownNode(_unknown("node", name, known, "`levada cluster nodes` shows all")) from None
+
+
+def _unknown(kind: str, name: str, known: Iterable[str], hint: str) -> str:
+    return f"there is no {kind} {name!r}{nearest(name, known)}; {hint}".replace("?;", "?")
+
+
+def count(number: int, noun: str) -> str:
+    """ "1 partition", "4 partitions"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

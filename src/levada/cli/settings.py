@@ -39,7 +39,7 @@ from levada.errors import InvalidConfig
 
 FILE = "levada.toml"
 #: LEVADA_* that other parts read.
-_OTHERS = ("bootstrap", "cache", "crash_rounds", "test_broker")
+_OTHERS = ("server", "cache", "crash_rounds", "test_broker")
 
 _log = structlog.get_logger("levada.settings")
 

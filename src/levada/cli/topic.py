@@ -1,29 +1,27 @@
-"""`levada topic`: create, list, describe, alter, delete."""
+"""`levada topic`: create, list, describe, expand, alter, delete."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from levada.cli.output import print_json, print_table
 from levada.cli.pairs import pairs
-from levada.cli.session import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, find_topic, session
-from levada.errors import InvalidRequest
-from levada.wire.answers import EARLIEST, LATEST, ConfigEntry, TopicInfo
-from levada.wire.blocking import BlockingClient
-from levada.wire.calls.admin import BROKER
+from levada.cli.session import DEFAULT_SERVER, AsJson, Server, WrongUsage, count, session, topic_named
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True, add_completion=False)
+if TYPE_CHECKING:
+    from levada.client.views import Topic
+
+app = typer.Typer(
+    help="Create, list, describe, expand, alter and delete topics.", no_args_is_help=True, add_completion=False
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
 Config = Annotated[
     list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic setting. Repeatable.")
 ]
-
-FROM_TOPIC = 1
-_SOURCES = {FROM_TOPIC: "topic", 5: "default"}
 
 
 @app.command()
@@ -33,10 +31,13 @@ def create(
         int | None, typer.Option("--partitions", "-p", help="How many.", show_default="the broker's num.partitions")
     ] = None,
     config: Config = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="Copies in the cluster's plan, at most one per node.")
+    ] = 1,
+    server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic.
+    """Create a topic. One that is there already is expanded if it has fewer partitions, and else left as it is.
 
     Keys are routed by fnv1a64, Levada's own. Where Kafka clients write keyed records to the same topic, say
     --config levada.router=murmur2: it is what Java's client, kafka-python and aiokafka use.
@@ -48,25 +49,39 @@ def create(
       levada topic create sessions -c cleanup.policy=compact -c levada.durability=interval:50
     """
     settings = pairs(config, "--config")
-    with session(bootstrap) as client:
-        if "levada.router" not in settings and _is_levada(client):
-            settings["levada.router"] = "fnv1a64"
-        topic_id = client.create_topic(name, -1 if partitions is None else partitions, configs=settings)
-        made = len(client.topics([name])[name].partitions)
+    with session(server) as client:
+        topic = client.manager.create_topic(name, partitions, settings=settings, replication_factor=replication_factor)
+    ignored = [key for key, value in settings.items() if topic.settings.get(key) != value]
     if as_json:
-        print_json({"name": name, "id": str(topic_id), "partitions": made, "settings": settings})
+        print_json(
+            {
+                "name": topic.name,
+                "id": str(topic.id),
+                "partitions": topic.partitions,
+                "settings": dict(topic.settings),
+                "outcome": topic.outcome,
+            }
+        )
+    elif topic.outcome == "created":
+        print(f"created {name} with {count(topic.partitions, 'partition')}, keys by {topic.router}")
+    elif topic.outcome == "expanded":
+        print(f"{name} was there already: expanded to {count(topic.partitions, 'partition')}")
     else:
-        router = settings.get("levada.router")
-        print(f"created {name} with {_count(made, 'partition')}" + (f", keys by {router}" if router else ""))
+        print(f"{name} was there already, with {count(topic.partitions, 'partition')}: nothing changed")
+    if ignored:
+        print(
+            f"levada: --config is for a new topic; `levada topic alter {name}` sets {', '.join(ignored)}",
+            file=sys.stderr,
+        )
 
 
 @app.command("list")
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Also the broker's own topics.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """List topics, and how many offsets they hold: records, and what compaction and transactions left of them.
+    """List topics.
 
     Examples:
 
@@ -74,36 +89,40 @@ def list_topics(
 
       levada topic list --internal --json
     """
-    with session(bootstrap) as client:
-        topics = [topic for topic in client.topics().values() if internal or not topic.is_internal]
-        topics.sort()
-        bounds = _bounds(client, topics)
-    rows = [
-        {
-            "name": topic.name,
-            "partitions": len(topic.partitions),
-            "offsets": sum(
-                end - start for start, end in (bounds[topic.name, one.partition] for one in topic.partitions)
-            ),
-            "internal": topic.is_internal,
-        }
-        for topic in topics
-    ]
+    with session(server) as client:
+        topics = client.manager.topics(internal=internal)
     if as_json:
-        print_json(rows)
-    else:
-        shown = [(row["name"], row["partitions"], row["offsets"]) for row in rows]
-        print_table(("topic", "partitions", "offsets"), shown, empty="no topics; `levada topic create NAME` makes one")
+        print_json([_listed(topic) for topic in topics])
+        return
+    rows = [(topic.name, topic.partitions, topic.router, topic.keyless, topic.dedup) for topic in topics]
+    print_table(
+        ("topic", "partitions", "keys by", "keyless", "dedup"),
+        rows,
+        empty="no topics yet; `levada topic create NAME` makes one",
+    )
+
+
+def _listed(topic: Topic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "id": str(topic.id),
+        "partitions": topic.partitions,
+        "internal": topic.internal,
+        "router": topic.router,
+        "keyless": topic.keyless,
+        "dedup": topic.dedup,
+        "settings": dict(topic.settings),
+    }
 
 
 @app.command()
 def describe(
     name: Name,
     everything: Annotated[bool, typer.Option("--all", help="Every setting, also those at their default.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Show a topic's partitions and settings.
+    """Show a topic's partitions, where they would lie in the cluster, their last offsets, and the topic's settings.
 
     Examples:
 
@@ -111,70 +130,111 @@ def describe(
 
       levada topic describe orders --all --json
     """
-    with session(bootstrap) as client:
-        topic = find_topic(client, name)
-        bounds = _bounds(client, [topic])
-        entries = client.describe_configs(name)
-    settings = [entry for entry in entries.values() if everything or entry.source == FROM_TOPIC]
+    with session(server) as client, topic_named(client, name):
+        topic = client.manager.topic(name)
+    settings = [one for one in topic.details if everything or one.set]
     if as_json:
-        print_json(_described(topic, bounds, settings))
+        partitions = [
+            {
+                "partition": one.index,
+                "leader": one.leader,
+                "replicas": list(one.replicas),
+                "start": one.start,
+                "end": one.end,
+                "last_offset": one.end - 1 if one.end > one.start else None,
+            }
+            for one in topic.places
+        ]
+        print_json({**_listed(topic), "partitions": partitions, "settings": {one.name: one.value for one in settings}})
         return
-    print(f"{name}: {_count(len(topic.partitions), 'partition')}, id {topic.topic_id}")
+    print(
+        f"{name}: {count(topic.partitions, 'partition')}, id {topic.id}\n"
+        f"keys by {topic.router}, without key {topic.keyless}, dedup {topic.dedup}\n"
+    )
     rows = [
-        (one.partition, one.leader, one.leader_epoch, *bounds[name, one.partition], _held(bounds[name, one.partition]))
-        for one in topic.partitions
+        (
+            one.index,
+            one.leader,
+            ",".join(one.replicas),
+            one.start,
+            one.end - 1 if one.end > one.start else None,
+            one.end - one.start,
+        )
+        for one in topic.places
     ]
-    print_table(("partition", "leader", "epoch", "start", "end", "held"), rows, empty="")
+    print_table(("partition", "leader", "replicas", "start", "last offset", "held"), rows, empty="")
     print()
-    shown = [(entry.name, entry.value, _SOURCES.get(entry.source, "broker")) for entry in settings]
+    shown = [(one.name, one.value, "topic" if one.set else "default") for one in settings]
     print_table(("setting", "value", "set by"), shown, empty="every setting is at its default; --all shows them")
+
+
+@app.command()
+def expand(
+    name: Name,
+    partitions: Annotated[int, typer.Argument(metavar="PARTITIONS", help="New total; only more than now.", min=1)],
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Add partitions. Those that are there stay as they are; running consumers get the new ones by themselves.
+
+    Keys may go to other partitions from then on.
+
+    Example:
+
+      levada topic expand orders 8
+    """
+    with session(server) as client, topic_named(client, name):
+        topic = client.manager.expand_topic(name, partitions)
+    if as_json:
+        print_json({"name": name, "partitions": topic.partitions})
+    else:
+        print(f"{name}: {count(topic.partitions, 'partition')}")
 
 
 @app.command()
 def alter(
     name: Name,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="New total; only more than now.")] = None,
     config: Config = None,
     unset: Annotated[
         list[str] | None, typer.Option("--unset", metavar="NAME", help="Back to the default. Repeatable.")
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="As `expand` does.", min=1)] = None,
+    server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Add partitions, change settings.
+    """Change settings: all of those named, or none.
 
     Examples:
 
-      levada topic alter orders --partitions 8
-
       levada topic alter orders -c retention.ms=86400000 --unset segment.bytes
+
+      levada topic alter orders -c levada.dedup=id
     """
-    changes: dict[str, str | None] = {**pairs(config, "--config"), **dict.fromkeys(unset or ())}
-    if partitions is None and not changes:
-        raise InvalidRequest("nothing to change: give --partitions, --config or --unset")
-    with session(bootstrap) as client:
-        find_topic(client, name)
-        if changes:
-            client.alter_configs(name, changes)
+    changes, back = pairs(config, "--config"), list(unset or ())
+    if partitions is None and not changes and not back:
+        raise WrongUsage("nothing to change: give --config, --unset or --partitions")
+    both = sorted(set(changes) & set(back))
+    if both:
+        raise WrongUsage(f"{both[0]} is to be set and unset")
+    with session(server) as client, topic_named(client, name):
+        if changes or back:
+            topic = client.manager.alter_topic(name, set=changes, unset=back)
         if partitions is not None:
-            client.create_partitions(name, partitions)
+            topic = client.manager.expand_topic(name, partitions)
     if as_json:
-        print_json({"name": name, "partitions": partitions, "settings": changes})
+        print_json({"name": name, "partitions": topic.partitions, "settings": dict(topic.settings)})
         return
-    if changes:
-        print(
-            f"{name}: "
-            + ", ".join(f"{key} {'unset' if value is None else '= ' + value}" for key, value in changes.items())
-        )
+    done = [f"{key} = {value}" for key, value in changes.items()] + [f"{key} back to its default" for key in back]
     if partitions is not None:
-        print(f"{name}: now {_count(partitions, 'partition')}")
+        done.append(count(topic.partitions, "partition"))
+    print(f"{name}: {', '.join(done)}")
 
 
 @app.command()
 def delete(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
     """Delete a topic and everything in it.
@@ -183,61 +243,15 @@ def delete(
 
       levada topic delete orders --yes
     """
-    with session(bootstrap) as client:
-        topic = find_topic(client, name)
-        if not yes and not sys.stdin.isatty():
-            raise InvalidRequest(f"nobody is there to ask whether to delete {name}: say --yes")
+    with session(server) as client, topic_named(client, name):
         if not yes:
-            held = sum(_held(bounds) for bounds in _bounds(client, [topic]).values())
-            typer.confirm(f"Delete {name} with {_count(held, 'offset')}?", abort=True)
-        client.delete_topic(name)
+            places = client.manager.topic(name).places
+            if not sys.stdin.isatty():
+                raise WrongUsage(f"nobody is there to ask whether to delete {name}: say --yes")
+            held = sum(one.end - one.start for one in places)
+            typer.confirm(f"Delete {name} with {count(held, 'record')}?", abort=True, err=True)
+        client.manager.delete_topic(name)
     if as_json:
         print_json({"name": name, "deleted": True})
     else:
         print(f"deleted {name}")
-
-
-def _is_levada(client: BlockingClient) -> bool:
-    """Apache Kafka refuses settings it does not know; a Levada broker has this one."""
-    node = client.describe_cluster().controller_id
-    return "levada.durability" in client.describe_configs(str(node), kind=BROKER, keys=["levada.durability"])
-
-
-def _bounds(client: BlockingClient, topics: list[TopicInfo]) -> dict[tuple[str, int], tuple[int, int]]:
-    ats = [(topic.name, one.partition) for topic in topics for one in topic.partitions]
-    if not ats:
-        return {}
-    starts = client.list_offsets(dict.fromkeys(ats, EARLIEST))
-    ends = client.list_offsets(dict.fromkeys(ats, LATEST))
-    return {at: (starts[at].offset, ends[at].offset) for at in starts}
-
-
-def _held(bounds: tuple[int, int]) -> int:
-    return bounds[1] - bounds[0]
-
-
-def _described(
-    topic: TopicInfo, bounds: dict[tuple[str, int], tuple[int, int]], settings: list[ConfigEntry]
-) -> dict[str, Any]:
-    return {
-        "name": topic.name,
-        "id": str(topic.topic_id),
-        "internal": topic.is_internal,
-        "partitions": [
-            {
-                "partition": one.partition,
-                "leader": one.leader,
-                "leader_epoch": one.leader_epoch,
-                "replicas": list(one.replicas),
-                "isr": list(one.isr),
-                "start": bounds[topic.name, one.partition][0],
-                "end": bounds[topic.name, one.partition][1],
-            }
-            for one in topic.partitions
-        ],
-        "settings": {entry.name: entry.value for entry in settings},
-    }
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
