@@ -30,6 +30,8 @@ class Accumulator:
         self.lock = threading.Lock()
         self.buffer_bytes = buffer_bytes
         self.buffered = 0
+        #: The size of what there was no room for.
+        self._refused = 0
         self._batch_bytes = batch_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
         self._linger = linger
@@ -45,14 +47,16 @@ class Accumulator:
     def has_full(self) -> bool:
         return bool(self._full)
 
-    def has_room(self, size: int) -> bool:
-        """What is larger than all the room there is may go when nothing else is there."""
-        return self.buffered + size <= self.buffer_bytes or not self.buffered
+    @property
+    def has_room(self) -> bool:
+        """True where what was refused last would be taken: what is larger than all the room there is goes when it is alone."""
+        return self.buffered + self._refused <= self.buffer_bytes or not self.buffered
 
     def add(self, route: Route, partition: int, row: Row, size: int) -> tuple[Draft, int] | None:
         """Put a record with the others of its partition: its draft and place. None where there is no room now."""
         with self.lock:
             if self.buffered + size > self.buffer_bytes and self.buffered:
+                self._refused = size
                 return None
             draft = self._draft(route, partition, size)
             records = draft.records
@@ -74,6 +78,7 @@ class Accumulator:
         with self.lock:
             room = self.buffer_bytes - self.buffered
             if room <= 0:
+                self._refused = 1
                 return None
             value = values[start]
             draft = self._draft(route, partition, ROW_OVERHEAD + (len(value) if value is not None else 0))

@@ -120,6 +120,9 @@ class AsyncConsumer:
             self._settle()
         while True:
             chunk = self._current
+            if chunk is not None and chunk.track.paused and not chunk.is_stale:
+                chunk.track.held.appendleft(chunk)
+                chunk = self._current = None
             if chunk is None or chunk.is_stale or chunk.is_used_up:
                 if chunk is not None:
                     self._current = None

@@ -243,7 +243,7 @@ class AsyncProducer:
             )
 
     async def _wait_for_room(self, topic: str, until: float) -> None:
-        if self._accumulator.has_room(1):
+        if self._accumulator.has_room:
             return
         future: asyncio.Future[None] = self._loop.create_future()
         self._room.append(future)
