@@ -30,7 +30,7 @@ bench: $(VENV)/.dev tools  ## Levada beside Apache Kafka, NATS and Redis; writes
 	$(BIN)/python bench/compare_kafka.py
 	$(BIN)/python bench/native.py
 
-tools: $(VENV)/.dev  ## A JDK, kcat, and Kafka's jars for the tests with foreign clients
+tools: $(VENV)/.dev  ## A JDK, kcat, Node, and the libraries of foreign clients, for the tests
 	@$(BIN)/python scripts/tools.py
 
 $(VENV)/bin/python:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Bring what the tests and the benchmark need and pip cannot give: a JDK, Maven, kcat and Apache Kafka's jars.
+"""Bring what the tests and the benchmark need and pip cannot give: a JDK, Maven, kcat, Node, Kafka's jars, gRPC for Node.
 
 Programs are installed with apt-get where this user may; elsewhere the command is printed and the exit status is 1.
-Jars go to the cache directory ($LEVADA_CACHE, else ~/.cache/levada), fetched once by Maven from wherever this machine's
-Maven is set up to look:
+Libraries go to the cache directory ($LEVADA_CACHE, else ~/.cache/levada), fetched once by Maven and npm from wherever this
+machine's are set up to look:
 
     kafka/libs/      a whole Apache Kafka: broker, command-line tools, Java clients
     clients-3.9/     the older Java clients, alone
+    node/            gRPC for Node
 
 Runs on the standard library only, so it works before the virtual environment exists. A second run takes no time.
 """
@@ -24,7 +25,7 @@ from pathlib import Path
 
 JAVA_MIN = 17
 KAFKA = "4.3.0"
-PACKAGES = {"javac": "openjdk-17-jdk-headless", "mvn": "maven", "kcat": "kcat"}
+PACKAGES = {"javac": "openjdk-17-jdk-headless", "mvn": "maven", "kcat": "kcat", "node": "nodejs", "npm": "npm"}
 #: What bench/native.py measures us against.
 BENCH_PACKAGES = {"nats-server": "nats-server", "redis-server": "redis-server"}
 
@@ -42,6 +43,9 @@ JARS = {
     ],
 }
 
+#: The same for npm.
+MODULES = {"node": ["@grpc/grpc-js@1.14.7", "@grpc/proto-loader@0.8.1"]}
+
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>levada</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
@@ -52,7 +56,7 @@ DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><versi
 
 
 def cache_dir() -> Path:
-    """Where jars and compiled test programs live, outside the source tree so that a fresh clone finds them."""
+    """Where libraries and compiled test programs live, outside the source tree so that a fresh clone finds them."""
     return Path(os.environ.get("LEVADA_CACHE") or Path.home() / ".cache" / "levada").expanduser()
 
 
@@ -80,7 +84,7 @@ def install(packages: list[str]) -> bool:
             f"missing: {', '.join(packages)}. Install with: sudo apt-get install -y {' '.join(packages)}",
             file=sys.stderr,
         )
-        print("         (on macOS: brew install openjdk@17 maven kcat)", file=sys.stderr)
+        print("         (on macOS: brew install openjdk@17 maven kcat node)", file=sys.stderr)
         return False
     # A runlevel of 1 keeps Debian from starting the servers it installs.
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
@@ -91,7 +95,8 @@ def install(packages: list[str]) -> bool:
 
 def wanted(directory: str) -> str:
     """What a finished directory's marker says; another text means the versions here have changed since."""
-    return "\n".join(":".join(jar) for jar in JARS[directory]) + "\n"
+    wants = MODULES[directory] if directory in MODULES else [":".join(jar) for jar in JARS[directory]]
+    return "\n".join(wants) + "\n"
 
 
 def is_complete(directory: str) -> bool:
@@ -104,14 +109,30 @@ def fetch(directory: str) -> None:
     target = cache_dir() / directory
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        pom = Path(scratch) / "pom.xml"
-        pom.write_text(POM.format(dependencies="".join(DEPENDENCY.format(*jar) for jar in JARS[directory])))
-        jars = Path(scratch) / "jars"
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
-        subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *goal], check=True)
-        (jars / ".complete").write_text(wanted(directory))
+        found = (
+            npm(MODULES[directory], Path(scratch)) if directory in MODULES else maven(JARS[directory], Path(scratch))
+        )
+        (found / ".complete").write_text(wanted(directory))
         shutil.rmtree(target, ignore_errors=True)
-        jars.rename(target)
+        found.rename(target)
+
+
+def maven(wants: list[tuple[str, str, str]], scratch: Path) -> Path:
+    """The jars, with everything they need."""
+    pom, jars = scratch / "pom.xml", scratch / "jars"
+    pom.write_text(POM.format(dependencies="".join(DEPENDENCY.format(*jar) for jar in wants)))
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+    subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *goal], check=True)
+    return jars
+
+
+def npm(wants: list[str], scratch: Path) -> Path:
+    """A directory with node_modules in it. No script of a package is run."""
+    home = scratch / "home"
+    home.mkdir()
+    quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+    subprocess.run(["npm", "install", "--prefix", str(home), *quiet, *wants], check=True)
+    return home
 
 
 def main() -> int:
@@ -119,13 +140,14 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if something is missing")
     parser.add_argument("--bench", action="store_true", help="also nats-server and redis-server, for bench/native.py")
     options = parser.parse_args()
-    packages, jars = missing_packages(options.bench), [directory for directory in JARS if not is_complete(directory)]
+    packages = missing_packages(options.bench)
+    libraries = [directory for directory in (*JARS, *MODULES) if not is_complete(directory)]
     if options.check:
-        print(f"packages missing: {packages or 'none'}; jars missing: {jars or 'none'}")
-        return 1 if packages or jars else 0
+        print(f"packages missing: {packages or 'none'}; libraries missing: {libraries or 'none'}")
+        return 1 if packages or libraries else 0
     if packages and not install(packages):
         return 1
-    for directory in jars:
+    for directory in libraries:
         print(f"fetching {directory} into {cache_dir()}", flush=True)
         fetch(directory)
     return 0
