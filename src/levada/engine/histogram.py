@@ -1,4 +1,4 @@
-"""How long things took, counted. Counting costs a tenth of a microsecond: it stands on the road of every message."""
+"""How long things took, counted. Counting costs a quarter of a microsecond: it stands on the road of every message."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Histogram:
         self.counts = [0] * _COUNTS
         self.total_ns = 0
 
-    def observe(self, duration_ns: int) -> None:
-        self.counts[(duration_ns >> FIRST).bit_length()] += 1
-        self.total_ns += duration_ns
+    def observe(self, duration_ns: int, times: int = 1) -> None:
+        self.counts[(duration_ns >> FIRST).bit_length()] += times
+        self.total_ns += duration_ns * times
 
     @property
     def count(self) -> int:

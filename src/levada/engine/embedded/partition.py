@@ -143,7 +143,13 @@ class Partition:
         now_ms = self._now_ms()
         if not internal:
             batch = self._intake.admit(batch, now_ms)
-        appended = self._store(batch, now_ms, sequences=not internal)
+        try:
+            appended = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, sequences=not internal)
+        except StorageFull:
+            self.full_ms = now_ms
+            raise
+        if not appended.duplicate:
+            self._written(batch)
         if internal and self.observer is not None:
             self.observer(batch)
         return appended
@@ -164,19 +170,12 @@ class Partition:
         left = screen(batch, self.log.end_offset)
         if left is None:
             return None
-        return self._store(left, now_ms)
-
-    def _store(self, batch: Batch, now_ms: int, *, sequences: bool = True) -> Appended:
         try:
-            appended = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, sequences=sequences)
+            appended = self.log.append(left, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageFull:
             self.full_ms = now_ms
             raise
-        if not appended.duplicate:
-            self.records_in += batch.record_count
-            self.bytes_in += batch.size
-            self.full_ms = 0
-            self._written(batch.size)
+        self._written(left)
         return appended
 
     def admit(self, batch: Batch) -> Batch:
@@ -217,7 +216,11 @@ class Partition:
         self._waiting.append((end_offset, future))
         return future
 
-    def _written(self, size: int) -> None:
+    def _written(self, batch: Batch) -> None:
+        size = batch.size
+        self.records_in += batch.record_count
+        self.bytes_in += size
+        self.full_ms = 0
         self._unsynced_bytes += size
         if self._mode == "fsync":
             self._syncer.soon(self)

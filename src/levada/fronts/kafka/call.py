@@ -60,7 +60,8 @@ class Node:
 
     kept: Kept = field(default_factory=Kept)
     sessions: Sessions = field(default_factory=_sessions)
-    #: From a Produce to its answer.
+    #: How many Produces came, and how long they took to be answered.
+    produced: int = -1
     publish_latency: Histogram = field(default_factory=Histogram)
     #: Screens what is written to topics that remember messages.
     dedup: Dedup | None = None

@@ -50,6 +50,9 @@ _ZSTD: Final = CODECS["zstd"]
 _IMPLICIT_FROM: Final = 12
 _ABORTABLE_FROM: Final = 11
 
+#: Of answers that wait for nothing, one in so many is timed, and counts for all: looking at the clock twice costs 3 % of one.
+_SAMPLED: Final = 16
+
 #: The answers, topic by topic, as the wire takes them.
 Rows = list[tuple[str | UUID, list[Produced]]]
 
@@ -57,13 +60,15 @@ Rows = list[tuple[str | UUID, list[Produced]]]
 def serve(body: memoryview, call: Call) -> Body | Later | None:
     if call.version < _OLDEST:
         return _refuse_version(body, call)
-    begun_ns = perf_counter_ns()
+    node = call.node
+    node.produced = produced = node.produced + 1
+    begun_ns = 0 if produced % _SAMPLED else perf_counter_ns()
     request = read_request(call.version, body)
     if request.acks not in (-1, 0, 1):
         return _refuse_acks(request, call)
     answer = _append(request, call, _Answers())
-    if not (answer is None or isinstance(answer, Later)):
-        call.node.publish_latency.observe(perf_counter_ns() - begun_ns)
+    if begun_ns and not (answer is None or isinstance(answer, Later)):
+        node.publish_latency.observe(perf_counter_ns() - begun_ns, _SAMPLED)
     return answer
 
 
