@@ -7,7 +7,7 @@ const grpc = require('@grpc/grpc-js')
 const loader = require('@grpc/proto-loader')
 
 const [address, protos, common] = process.argv.slice(2)
-const options = { includeDirs: [protos, common], longs: Number, enums: String, oneofs: true, defaults: true }
+const options = { includeDirs: [protos, common], keepCase: true, longs: Number, enums: String, oneofs: true, defaults: true }
 const load = (...files) => grpc.loadPackageDefinition(loader.loadSync(files, options))
 const v1 = load('levada/v1/stream.proto', 'levada/v1/cluster.proto').levada.v1
 const errors = loader.loadSync(['google/rpc/status.proto', 'google/rpc/error_details.proto'], options)
