@@ -193,7 +193,7 @@ async def test_bytes_are_shared_anew_when_partitions_come(world: World) -> None:
     await consumer.until_assigned(*ats)
     await settle()
     consumer.stall()
-    for at in ats:
+    for at in reversed(ats):
         partition = world.engine.partition(*at)
         for _ in range(60):
             partition.append(make_batch(10, value=b"." * 100))  # all before anybody who waits has a turn
