@@ -33,7 +33,7 @@ from support.tcp_proxy import TcpProxy
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[ThreadBroker]:
-    with broker() as started:
+    with broker({"group.min.session.timeout.ms": "1000"}) as started:
         yield started
 
 
@@ -603,8 +603,7 @@ async def test_an_aborted_transaction_is_left_out(client: Any, running: ThreadBr
         producer = kafka.transactional_producer(topic)
         producer.init()
         for value, end in ((b"aborted", producer.abort), (b"committed", producer.commit)):
-            producer.begin()
-            producer.produce((topic, 0), [(None, value)])
+            producer.send({(topic, 0): build([(None, value)], timestamp_ms=1)})
             end()
         kafka.produce((topic, 0), build([(None, b"plain")], timestamp_ms=1))
     async with client.consumer(topic, read_committed=True) as consumer:

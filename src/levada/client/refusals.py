@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 DOMAIN: Final = "levada"
 _DETAILS: Final = "grpc-status-details-bin"
+_BROKEN: Final = frozenset((grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN))
 
 
 @cache
@@ -77,8 +78,9 @@ def of_rpc(error: grpc.RpcError, address: str) -> LevadaError:
         return TimedOut(f"the broker at {address} did not answer in time")
     if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
         return Overloaded(details or None)
-    if code == grpc.StatusCode.CANCELLED:
-        return ConnectionLost(f"the call to {address} was given up before its answer came")
+    if code in _BROKEN:
+        # The broker's own refusals come with details: this one is gRPC's, about a connection that broke in the middle.
+        return ConnectionLost(f"the connection to {address} was lost before the answer came: {details or code.name}")
     if code == grpc.StatusCode.UNIMPLEMENTED:
         return UnsupportedVersion(f"the broker at {address} does not know this call: {details}")
     if code == grpc.StatusCode.INVALID_ARGUMENT:
