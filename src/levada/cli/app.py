@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from levada import __version__
 from levada.cli import EXIT_CODES
+from levada.errors import nearest
 
 #: In the order they are listed. Each module has an `app`.
 COMMANDS: Final = ("up", "topic", "produce", "consume", "group", "cluster")
@@ -20,6 +21,11 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            ctx.fail(f"No such command {args[0]!r}{nearest(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:

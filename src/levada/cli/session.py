@@ -41,9 +41,7 @@ def session(server: str) -> Iterator[Client]:
         with connect(server, timeout_ms=TIMEOUT_MS, client_id="levada-cli") as client:
             yield client
     except Unreachable as error:
-        raise Unreachable(
-            f"{error}\nIs a broker running there? `levada up` starts one; --server names another."
-        ) from None
+        raise Unreachable(f"{error}\nAnother one is named by --server HOST:PORT or LEVADA_SERVER.") from None
 
 
 @contextmanager
