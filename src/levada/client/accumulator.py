@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Final
 
 from levada.client.draft import Draft, deadline_in
@@ -86,7 +85,8 @@ class Accumulator:
             records, size = draft.records, draft.size
             first, most = len(records), size + room
             append = records.append
-            for value in islice(values, start, None):
+            # No draft takes more than if they were all empty.
+            for value in values[start : start + limit // ROW_OVERHEAD + 1]:
                 needed = ROW_OVERHEAD + (len(value) if value is not None else 0)
                 if size + needed > limit and records:
                     size = max(size, limit)
