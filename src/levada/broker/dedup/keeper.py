@@ -59,10 +59,11 @@ class Keeper:
         ]
 
     async def close(self) -> None:
-        for job in self._jobs:
-            job.cancel()
-        if self._jobs:
-            await asyncio.wait(self._jobs)
+        tasks = [*self._jobs, *self._loading.values(), *self._recalling.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         self.forget_unwanted()
         await self._save_marks()
         for key in self.memories:
