@@ -83,9 +83,11 @@ class Bench:
         try:
             with servers.running(kind, durability, self.options.where) as server:
                 work(sections.Run(kind, durability, server, self.rows, self.options.quick))
-        except (WorkerFailed, servers.Unavailable, OSError, RuntimeError, TimeoutError) as error:
+        except servers.Unavailable as error:
+            say(f"left out: {error}")
+        except (WorkerFailed, OSError, RuntimeError, TimeoutError) as error:
             self.failures.append(f"{kind} ({durability}): {name}: {error}")
-            say(f"left out: {self.failures[-1]}")
+            say(f"failed: {self.failures[-1]}")
 
     def run(self) -> None:
         for number in range(self.rounds):
@@ -121,7 +123,7 @@ def main() -> int:
     bench = Bench(options)
     bench.run()
     for failure in bench.failures:
-        print(f"left out: {failure}", file=sys.stderr)
+        print(f"failed: {failure}", file=sys.stderr)
     return 1 if bench.failures else 0
 
 

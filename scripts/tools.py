@@ -8,6 +8,7 @@ machine's are set up to look:
     kafka/libs/      a whole Apache Kafka: broker, command-line tools, Java clients
     clients-3.9/     the older Java clients, alone
     node/            gRPC for Node
+    nats/            with --bench: a newer Debian's nats-server, where this one's cannot sync before it acknowledges
 
 Runs on the standard library only, so it works before the virtual environment exists. A second run takes no time.
 """
@@ -28,6 +29,11 @@ KAFKA = "4.3.0"
 PACKAGES = {"javac": "openjdk-17-jdk-headless", "mvn": "maven", "kcat": "kcat", "node": "nodejs", "npm": "npm"}
 #: What bench/native.py measures us against.
 BENCH_PACKAGES = {"nats-server": "nats-server", "redis-server": "redis-server"}
+#: From 2.10 on NATS can sync before it acknowledges. Debian 12 has an older one, Debian 13 a newer.
+NATS_MIN = (2, 10)
+NATS_SOURCE = (
+    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {mirror} trixie main\n"
+)
 
 #: Directory in the cache → what Maven resolves into it, with everything those need.
 JARS = {
@@ -93,6 +99,34 @@ def install(packages: list[str]) -> bool:
     return done.returncode == 0
 
 
+def nats_version(program: str) -> tuple[int, ...]:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+    return tuple(int(number) for number in re.findall(r"\d+", said)[:2])
+
+
+def newer_nats() -> None:
+    """Unpack the next Debian's nats-server into the cache, where the one installed is too old. Nothing else is installed from there."""
+    here, target = shutil.which("nats-server"), cache_dir() / "nats"
+    if (here and nats_version(here) >= NATS_MIN) or (target / "usr/sbin/nats-server").exists():
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        home = Path(scratch)
+        (home / "lists/partial").mkdir(parents=True)
+        (home / "archives/partial").mkdir(parents=True)
+        (home / "sources.list").write_text(NATS_SOURCE)
+        places = {"Etc::sourcelist": "sources.list", "State::lists": "lists", "Cache": "."}
+        options = [f"-oDir::{name}={home / place}" for name, place in places.items()]
+        apt = ["apt-get", *options, "-oDir::Etc::sourceparts=-", "-oAPT::Sandbox::User=root", "-qq"]
+        for command in ([*apt, "update"], [*apt, "download", "nats-server"]):
+            if subprocess.run(command, cwd=home).returncode:
+                print("no newer nats-server could be had; its fsync rows will be left out", file=sys.stderr)
+                return
+        (package,) = home.glob("nats-server_*.deb")
+        subprocess.run(["dpkg-deb", "-x", str(package), str(home / "unpacked")], check=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(home / "unpacked", target)
+
+
 def wanted(directory: str) -> str:
     """What a finished directory's marker says; another text means the versions here have changed since."""
     wants = MODULES[directory] if directory in MODULES else [":".join(jar) for jar in JARS[directory]]
@@ -150,6 +184,8 @@ def main() -> int:
     for directory in libraries:
         print(f"fetching {directory} into {cache_dir()}", flush=True)
         fetch(directory)
+    if options.bench:
+        newer_nats()
     return 0
 
 

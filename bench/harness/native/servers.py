@@ -2,7 +2,7 @@
 
 | durability | Levada | Redis | NATS |
 |---|---|---|---|
-| `os` | `levada.durability=os` | `appendonly yes`, `appendfsync everysec` | the default: synced every minute or two |
+| `os` | `levada.durability=os` | `appendonly yes`, `appendfsync everysec` | the default: synced every two minutes |
 | `fsync` | `levada.durability=fsync` | `appendonly yes`, `appendfsync always` | `sync_interval: always`, from NATS 2.10 on |
 
 Redis keeps no snapshots beside its log (`save ""`), so that no fork disturbs the measurement.
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from harness.brokers import Durability, directory
+from support.jars import cache_dir
 from support.kafka import free_port, wait_for_port
 from support.levada import LevadaBroker
 
@@ -47,7 +48,8 @@ class Unavailable(Exception):
 
 def programs() -> dict[Kind, str | None]:
     """Where each server is; NATS_SERVER and REDIS_SERVER name others than those on the path."""
-    nats = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
+    newer = cache_dir() / "nats/usr/sbin/nats-server"
+    nats = os.environ.get("NATS_SERVER") or (str(newer) if newer.exists() else shutil.which("nats-server"))
     redis = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
     return {"nats": nats, "redis": redis, "levada": "levada"}
 

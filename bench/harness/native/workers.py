@@ -62,7 +62,7 @@ class Worker:
 
 @contextlib.contextmanager
 def worker(
-    server: Server, kind: Kind, task: str, stream: str, *, timeout_s: float = 300, **amounts: Any
+    server: Server, kind: Kind, task: str, stream: str, *, timeout_s: float = 600, **amounts: Any
 ) -> Iterator[Worker]:
     """A client at work in the background."""
     order = {"kind": kind, "address": server.address, "task": task, "stream": stream, **amounts}
