@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
-from levada.broker.delivery import Assigned, Batches, Records, Start, Wanted
+from levada.broker.delivery import Assigned, Records, Start, Wanted
 from levada.broker.streams import Edge, ToOffset
 from levada.engine.port import At, Committed
 from levada.errors import (
@@ -330,26 +331,28 @@ class Handler(Consumer):
 
     async def deliver(self, delivery: object) -> None:
         await super().deliver(delivery)  # type: ignore[arg-type]
-        if self.is_dead or not isinstance(delivery, Records | Batches):
+        if self.is_dead:
+            return
+        generation = self.assigned[-1].generation
+        if isinstance(delivery, Assigned):
+            # What could not be committed in the generation before is committed in this one, where the partition has stayed.
+            self._commit_soon(delivery.partitions, generation)
             return
         assert isinstance(delivery, Records)
-        generation = self.it.generation
-        owned = self.assigned[-1]
-        assert delivery.at in owned.partitions, "not told to be its own"
+        assert delivery.at in self.assigned[-1].partitions, "not told to be its own"
         for record in delivery.records:
             assert record.value == b"%d" % record.offset
             self.handled[delivery.at].append(record.offset)
             self.journal.append((generation, delivery.at, record.offset))
-        task = asyncio.ensure_future(self._commit(delivery.at, delivery.next_offset, generation))
+        self._commit_soon({delivery.at: delivery.next_offset}, generation)
+
+    def _commit_soon(self, offsets: Mapping[At, int], generation: int) -> None:
+        task = asyncio.ensure_future(self._commit(offsets, generation))
         self.commits.add(task)
         task.add_done_callback(self.commits.discard)
 
-    async def _commit(self, at: At, offset: int, generation: int) -> None:
-        refused = await self.it.commit({at: Committed(offset)}, generation)
-        if refused and not self.is_dead and at in self.assigned[-1].partitions:
-            # Of an older generation, and the partition has stayed: say it again.
-            await settle(1)
-            await self.it.commit({at: Committed(offset)})
+    async def _commit(self, offsets: Mapping[At, int], generation: int) -> None:
+        await self.it.commit({at: Committed(offset) for at, offset in offsets.items()}, generation)
         self.noted()
 
     def check_order(self) -> None:
