@@ -3,7 +3,8 @@
 Every fenced block of a section is run in order, against a fresh broker of that section's own:
 
 - `console`: each line after `$ ` is run by a shell; the lines below it are what it must print, where there are any.
-- `python`: run as a program; `# → text` at the end of a line is what that line must print. With a `def test_…` it is run by pytest.
+- `python`, `js`: run as a program; `# → text`, or `// → text`, at the end of a line is what that line must print. Python with a
+  `def test_…` is run by pytest.
 
 `…` stands for anything. Addresses are those of the broker that runs here, and a command it cannot run (`NOT_HERE`) is passed over.
 """
@@ -21,15 +22,18 @@ from typing import NamedTuple
 
 import pytest
 
-from support.jars import need
+from support.brokers import levada_only
+from support.jars import cache_dir, need
 from support.levada import LevadaBroker
+
+pytestmark = levada_only
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 #: These set up the machine, or run for ever.
 NOT_HERE = ("make ", "levada up", "pip install", "npm ", "npx ", "go install", "grpcurl ")
 #: Not one of ours to run: formats, other languages, drawings.
-RUN = ("console", "python")
+RUN = ("console", "python", "js")
 TIMEOUT_S = 60
 
 
@@ -127,8 +131,19 @@ class Reader:
         if re.search(r"^(async )?def test_", block.text, re.MULTILINE):
             self.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(program)])
             return
-        printed = self.run([sys.executable, str(program)])
-        if told := re.findall(r"# → (.*)$", block.text, re.MULTILINE):
+        self.program([sys.executable, str(program)], block)
+
+    def js(self, block: Block) -> None:
+        need("Node", bool(shutil.which("node")))
+        need("gRPC for Node", (cache_dir() / "node" / ".complete").exists())
+        self.environment["NODE_PATH"] = str(cache_dir() / "node" / "node_modules")
+        program = self.home / f"block_{block.line}.js"
+        program.write_text(self.here(block.text) + "\n")
+        self.program(["node", str(program)], block)
+
+    def program(self, command: list[str], block: Block) -> None:
+        printed = self.run(command)
+        if told := re.findall(r"(?:#|//) → (.*)$", block.text, re.MULTILINE):
             check(told, printed.splitlines(), f"the program in line {block.line}")
 
 
@@ -154,12 +169,14 @@ def check(told: list[str], printed: list[str], what: str) -> None:
 def test_the_page_is_right(section: Section, broker: LevadaBroker, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
+    (home / "src").symlink_to(ROOT / "src")  # where the pages say the protos are
     reader = Reader(home, broker)
     for block in section.blocks:
-        (reader.console if block.language == "console" else reader.python)(block)
+        getattr(reader, block.language)(block)
 
 
 def test_every_section_that_shows_commands_is_run() -> None:
     titles = {section.title for section in SECTIONS if section.page == "README.md"}
     shown = {"", "Use it with what you have", "Five minutes with Levada's own API", "The command line", "In your tests"}
     assert titles == shown
+    assert "Generating a client" in {section.title for section in SECTIONS if section.page == "grpc.md"}
