@@ -394,8 +394,15 @@ def test_a_fixed_group_is_registered_and_its_shares_are_shown(levada: Levada) ->
     described = as_json(levada("group", "describe", "sharers", "--json"))
     assert described["kind"] == "fixed"
     assert ("sharers", "fixed") in [(one["group"], one["kind"]) for one in as_json(levada("group", "list", "--json"))]
-    done = levada("consume", "shared", "--group", "sharers", code=1)
-    assert "sharers" in done.stderr
+    levada("produce", "shared", stdin="".join(f"{number}\n" for number in range(10)))
+    assert "--consumer N says which" in levada("consume", "shared", "--group", "sharers", code=1).stderr
+    shares = [
+        levada("consume", "shared", "--group", "sharers", "--consumer", str(consumer), "--format", "{partition}").stdout
+        for consumer in range(3)
+    ]
+    assert [sorted(set(share.split())) for share in shares] == [["0", "3"], ["1", "4"], ["2"]]
+    assert "from 0 to 2" in levada("consume", "shared", "--group", "sharers", "--consumer", "3", code=1).stderr
+    assert as_json(levada("group", "describe", "sharers", "--json"))["partitions"][0]["lag"] == 0
 
 
 def test_a_group_of_kafkas_with_running_members_is_described_and_not_moved(levada: Levada, running: Broker) -> None:
@@ -499,6 +506,7 @@ def test_stats_count(levada: Levada) -> None:
         (("consume", "nowhere"), 4, "no topic 'nowhere'"),
         (("consume", "t", "--from", "soon"), 2, "must be earliest, latest, an offset, or a time"),
         (("consume", "t", "--raw", "--json"), 2, "give one of --raw, --json and --format"),
+        (("consume", "t", "--consumer", "0"), 2, "give --group too"),
         (("consume", "t", "--group", "g", "--partition", "0"), 2, "give --group or --partition, not both"),
         (("consume", "t", "--format", "{valu}"), 2, "there is no {valu}; there are {topic}"),
         (("produce", "t", "x", "-z", "rar"), 2, "must be one of none, gzip, snappy, lz4, zstd"),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from levada.cli.places import Place, place
-from levada.cli.session import DEFAULT_SERVER, AsJson, Server, WrongUsage, count, session, topic_named
+from levada.cli.session import DEFAULT_SERVER, AsJson, Server, WrongUsage, count, group_named, session, topic_named
 from levada.cli.shapes import Shape, shape
-from levada.errors import OffsetOutOfRange, UnknownPartition
+from levada.errors import GroupKindMismatch, OffsetOutOfRange, UnknownPartition
 
 if TYPE_CHECKING:
     from levada.client.faces import Client, Consumer
@@ -51,6 +53,9 @@ def consume(
             "--group", "-g", help="Go on where this group is, and save its place; --from counts where it has none."
         ),
     ] = None,
+    consumer: Annotated[
+        int | None, typer.Option("--consumer", min=0, help="Of a registered group: which of its consumers this is.")
+    ] = None,
     committed: Annotated[bool, typer.Option("--committed", help="Only what committed transactions wrote.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Values alone, one per line.")] = False,
     form: Annotated[
@@ -75,30 +80,37 @@ def consume(
 
       levada consume orders --group billing --raw
 
+      levada consume orders --group workers --consumer 0 --follow
+
       levada consume orders --format '{offset}\\t{key}\\t{value}'
     """
     if sum((raw, as_json, form is not None)) > 1:
         raise WrongUsage("give one of --raw, --json and --format")
     if group is not None and partition:
         raise WrongUsage("a group shares the partitions out among its members: give --group or --partition, not both")
+    if consumer is not None and group is None:
+        raise WrongUsage("--consumer is one of a group's: give --group too")
     where = place(start, "--from")
     show = shape(raw=raw, as_json=as_json, form=form)
-    with session(server) as client, topic_named(client, topic):
+    with session(server) as client, topic_named(client, topic), _of_this_kind(client, group):
         found = client.manager.topic(topic)
         _check(found, where, partition)
         if group is not None:
             _begin(client, group, topic, where)
+        generation = 0 if consumer is None else _registered(client, str(group), consumer)
         with client.consumer(
             topic,
             group=group or "",
             partitions=partition,
+            consumer=consumer,
+            generation=generation,
             start="latest" if where.start == "latest" else "earliest",
             read_committed=committed,
             auto_commit=False,
-        ) as consumer:
+        ) as reader:
             if group is None:
-                _seek(client, consumer, topic, where)
-            reading = Reading(consumer, {one.index: one.end for one in found.places}, group, follow=follow)
+                _seek(client, reader, topic, where)
+            reading = Reading(reader, {one.index: one.end for one in found.places}, group, follow=follow)
             reading.run(show, limit)
 
 
@@ -126,6 +138,26 @@ def _begin(client: Client, group: str, topic: str, where: Place) -> None:
     missing = [row.partition for row in client.manager.offsets(group, topic) if row.committed is None]
     if missing:
         client.manager.seek(group, topic, partitions=missing, **where.seeking())
+
+
+@contextmanager
+def _of_this_kind(client: Client, name: str | None) -> Iterator[None]:
+    """Where the group is of another kind, say what to do."""
+    try:
+        yield
+    except GroupKindMismatch as error:
+        kind = client.manager.group(str(name)).kind
+        hint = "--consumer N says which of its consumers this is" if kind == "fixed" else "--group names another"
+        raise GroupKindMismatch(f"{error}; {hint}") from None
+
+
+def _registered(client: Client, name: str, consumer: int) -> int:
+    """The generation of a fixed group. WrongUsage where it is of another kind."""
+    with group_named(client, name):
+        group = client.manager.group(name)
+    if group.kind != "fixed":
+        raise WrongUsage(f"--consumer {consumer}: group {name} is not registered but {group.kind}; leave it out")
+    return group.generation
 
 
 def _seek(client: Client, consumer: Consumer, topic: str, where: Place) -> None:

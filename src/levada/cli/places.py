@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
 
 from levada.cli.session import WrongUsage
+
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Place(NamedTuple):
@@ -45,4 +48,4 @@ def place(text: str, option: str, *, shifts: bool = False) -> Place:
 
 def timestamp_ms(moment: datetime) -> int:
     """What names no zone is UTC, as everything that is printed."""
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)

@@ -7,9 +7,10 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from levada.cli.places import EPOCH
 from levada.cli.session import WrongUsage
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def _write(data: bytes) -> None:
 
 def _moment(record: Record) -> str:
     try:
-        moment = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # a producer may have stamped it with anything
+        moment = EPOCH + timedelta(milliseconds=record.timestamp_ms)
+    except OverflowError:  # a producer may have stamped it with anything
         return str(record.timestamp_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
