@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from levada.cli.session import WrongUsage
 
-
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
