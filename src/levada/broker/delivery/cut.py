@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from struct import Struct
+from typing import Final, NamedTuple
 
-from levada.records.batch import Batch, batches
+from levada.errors import CorruptBatch
+from levada.records.batch import CONTROL, HEADER_SIZE, LENGTH_END
+
+#: Base offset, length, attributes, last offset delta, record count: what is asked of a header here, at a fifth of what a Batch
+#: costs. Records that were published one by one are a batch each.
+_HEADER: Final = Struct(">qi9xhi30xi")
+assert _HEADER.size == HEADER_SIZE
 
 
 class Cut(NamedTuple):
@@ -16,23 +23,22 @@ class Cut(NamedTuple):
 
 
 def cut(buffer: bytes | bytearray | memoryview, offset: int, room: int) -> Cut:
-    """Batches up to and including the one that fills the room; at least one, where there is one.
+    """Batches up to and including the one that fills the room; at least one, where there is one. The buffer holds whole ones.
 
     Records below `offset`, which the reader has had, do not count, nor do transaction markers. Of a batch that begins below it,
-    and that compaction thinned out, the count is the most there can be.
+    and that compaction thinned out, the count is the most there can be. CorruptBatch.
     """
     view = memoryview(buffer)
-    size, count, to_offset = 0, 0, offset
-    for batch in batches(view):
-        size += batch.size
-        count += _records_from(batch, offset)
-        to_offset = max(to_offset, batch.next_offset)
-        if count >= room:
-            break
-    return Cut(view[:size], to_offset, count)
-
-
-def _records_from(batch: Batch, offset: int) -> int:
-    if batch.is_control:
-        return 0
-    return max(0, min(batch.record_count, batch.next_offset - max(offset, batch.base_offset)))
+    position, end, records, to_offset = 0, len(view), 0, offset
+    while position < end and (records < room or not position):
+        if end - position < HEADER_SIZE:
+            raise CorruptBatch(f"{end - position} bytes behind the batch before offset {to_offset} are none")
+        base_offset, length, attributes, last_offset_delta, count = _HEADER.unpack_from(view, position)
+        if not HEADER_SIZE <= LENGTH_END + length <= end - position:
+            raise CorruptBatch(f"the batch at offset {base_offset} says it has {LENGTH_END + length} bytes")
+        position += LENGTH_END + length
+        next_offset = base_offset + last_offset_delta + 1
+        if not attributes & CONTROL:
+            records += max(0, min(count, next_offset - max(offset, base_offset)))
+        to_offset = max(to_offset, next_offset)
+    return Cut(view[:position], to_offset, records)

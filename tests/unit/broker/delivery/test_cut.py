@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levada.broker.delivery.cut import cut
+from levada.errors import CorruptBatch
 from levada.records.batch import batches
 from levada.records.read import read_all
 from support.batches import make_batch, make_marker, make_record
@@ -48,3 +50,13 @@ def test_of_a_thinned_out_batch_no_more_are_counted_than_it_has() -> None:
 
 def test_nothing_is_cut_from_nothing() -> None:
     assert cut(b"", 7, 10) == (b"", 7, 0)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 48, 10_000])
+def test_what_is_no_batch_is_not_counted_as_one(length: int) -> None:
+    data = bytearray(make_batch(3).view)
+    data[8:12] = length.to_bytes(4, signed=True)
+    with pytest.raises(CorruptBatch):
+        cut(data, 0, 10)
+    with pytest.raises(CorruptBatch):
+        cut(bytes(make_batch(3).view) + b"more", 0, 10)
