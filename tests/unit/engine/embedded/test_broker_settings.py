@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
+from random import Random
 
 import pytest
 from structlog.testing import capture_logs
 
+from levada.engine.embedded import datadir
 from levada.engine.port import At
 from levada.engine.settings import Level
 from levada.errors import InvalidConfig, InvalidTransactionTimeout, RecordTooLarge
 from support.engines import as_killed, make_topic, running
 from support.reading import batch_of, values
+from support.simulated_tree import SimulatedTree
 
 
 @pytest.fixture
@@ -132,3 +136,29 @@ async def test_a_shorter_pause_between_rounds_holds_at_once(data: Path) -> None:
         async with asyncio.timeout(20):
             while (await engine.bounds(at)).start == 0:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
+
+
+async def test_a_directory_of_the_first_format_keeps_them(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(Path(__file__).parents[3] / "data" / "format-1", data)
+    async with running(data) as engine:
+        assert engine.settings.at(Level.BROKER) == {}
+        await engine.alter_broker(Level.BROKER, {"log.retention.ms": "1000"})
+        topics = [info.name for info in engine.view.all()]
+        killed = as_killed(data)
+    async with running(killed) as engine:
+        assert engine.settings.at(Level.BROKER) == {"log.retention.ms": "1000"}
+        assert [info.name for info in engine.view.all()] == topics
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_change_that_was_answered_outlives_a_power_cut(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, tree = Path("/data"), SimulatedTree()
+    monkeypatch.setattr(datadir, "boot_id", lambda: "before")
+    async with running(data, disk=tree, topic={"levada.durability": "os"}) as engine:
+        await engine.alter_broker(Level.ALL_BROKERS, {"num.partitions": "3"})
+        cut = tree.fork()
+    cut.crash(Random(seed))
+    monkeypatch.setattr(datadir, "boot_id", lambda: "after")
+    async with running(data, disk=cut) as engine:
+        assert engine.settings.number("num.partitions") == 3
