@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import grpc
 import pytest
 
 from levada.errors import CannotListen
+from levada.log.disk import File
 from levada.records.build import build
 from levada.server import Server
 from levada.v1 import stream_pb2 as pb
@@ -275,17 +277,10 @@ async def test_a_stream_answers_in_order_and_outlives_a_refusal(client: Stubs) -
     assert [each.value for each in stored] == [b"%d" % number for number in range(500) if number not in (250, 251)]
 
 
-async def test_a_stream_begins_the_next_request_before_the_first_is_durable(
-    client: Stubs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No answer can come while the disk is stuck; the requests arrive all the same."""
-    import threading
-
-    from levada.log.disk import File
-
-    await create(client, partitions=1, levada_durability="fsync")
-    stuck = threading.Event()
-    sync = File.sync
+@pytest.fixture
+def unstick(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """The disk of t-0 gets nothing done until this is called."""
+    stuck, sync = threading.Event(), File.sync
 
     def waits(self: File) -> None:
         if "/t-0/" in self.path:
@@ -293,23 +288,44 @@ async def test_a_stream_begins_the_next_request_before_the_first_is_durable(
         sync(self)
 
     monkeypatch.setattr(File, "sync", waits)
-    call = client.stream.PublishStream()
-    try:
-        for number in range(10):
-            await call.write(pb.PublishRequest(topic="t", records=[record(b"%d" % number)], id=number))
-        while (await written(client)) < 10:  # the log has all ten, and none is durable
+    yield stuck.set
+    stuck.set()
+
+
+async def until_written(client: Stubs, count: int) -> None:
+    """The log of t-0 has so many records, durable or not: a record without acks lands behind them."""
+    async with asyncio.timeout(20):
+        while (await publish(client, record(b"probe"), acks=pb.ACKS_NONE))[0][1] < count:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        assert await values(client) == []
-    finally:
-        stuck.set()
+
+
+async def test_a_stream_begins_the_next_request_before_the_first_is_durable(
+    client: Stubs, unstick: Callable[[], None]
+) -> None:
+    """No answer can come while the disk is stuck; the requests arrive all the same."""
+    await create(client, partitions=1, levada_durability="fsync")
+    call = client.stream.PublishStream()
+    for number in range(10):
+        await call.write(pb.PublishRequest(topic="t", records=[record(b"%d" % number)], id=number))
+    await until_written(client, 10)
+    assert await values(client) == [], "nothing is durable"
+    unstick()
     await call.done_writing()
     assert [answer.id async for answer in call] == list(range(10))
 
 
-async def written(client: Stubs) -> int:
-    """How far the log of t-0 goes, durable or not: where the next record without acks lands."""
-    [(_, offset)] = await publish(client, record(b"probe"), acks=pb.ACKS_NONE)
-    return offset
+async def test_a_caller_that_gives_up_takes_nothing_back(client: Stubs, unstick: Callable[[], None]) -> None:
+    await create(client, partitions=1, levada_durability="fsync")
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await client.stream.Publish(pb.PublishRequest(topic="t", records=[record(b"kept")]), timeout=0.2)
+    assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    stream = client.stream.PublishStream()
+    await stream.write(pb.PublishRequest(topic="t", records=[record(b"kept too")]))
+    await until_written(client, 2)
+    stream.cancel()
+    unstick()
+    await publish(client, record(b"later"))
+    assert [value for value in await values(client) if value != b"probe"] == [b"kept", b"kept too", b"later"]
 
 
 async def test_a_stream_that_breaks_off_keeps_what_was_sent(client: Stubs) -> None:
@@ -518,11 +534,9 @@ async def test_a_broker_can_do_without(tmp_path: Path) -> None:
 async def test_refusals_are_logged_with_client_and_cause(client: Stubs, capsys: pytest.CaptureFixture[str]) -> None:
     import structlog
 
-    with structlog.testing.capture_logs() as lines:
-        with refused("UnknownTopic"):
-            await client.stream.Publish(
-                pb.PublishRequest(topic="nope", records=[record()]), metadata=(("levada-client-id", "me"),)
-            )
+    request = pb.PublishRequest(topic="nope", records=[record()])
+    with structlog.testing.capture_logs() as lines, refused("UnknownTopic"):
+        await client.stream.Publish(request, metadata=(("levada-client-id", "me"),))
     [line] = [each for each in lines if each["event"] == "refused"]
     assert line["request"] == "Publish"
     assert line["client"].startswith("client me at 127.0.0.1:")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ from levada.errors import DataInUse, InvalidConfig
 from levada.records.build import build
 from levada.records.read import Record, read_all
 from levada.testing import Broker, ProcessBroker, broker
+from levada.v1 import stream_pb2 as pb
 from levada.wire.blocking import BlockingClient
+from support.rpc import connect, connect_async, record
 
 
 def write(bootstrap: str, topic: str, *values: bytes) -> None:
@@ -35,6 +39,46 @@ def test_two_brokers_do_not_know_each_other() -> None:
         write(one.bootstrap, "t", b"here")
         with BlockingClient(two.bootstrap) as client:
             assert "t" not in client.topics()
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_native_clients_and_health_have_addresses_that_stay(process: bool) -> None:
+    with broker(process=True) if process else broker() as levada:
+        addresses = levada.grpc, levada.http
+        with connect(levada.grpc) as client:
+            client.create("t")
+            client.publish("t", record(b"kept"))
+        levada.stop()
+        levada.start()
+        assert (levada.grpc, levada.http) == addresses
+        with connect(levada.grpc) as client:
+            assert client.values("t") == [b"kept"]
+        with urllib.request.urlopen(f"http://{levada.http}/readyz", timeout=20) as answer:
+            assert answer.status == 200
+
+
+def test_brokers_and_clients_of_every_kind_share_a_process() -> None:
+    """Each broker has an event loop of its own, and so has whoever awaits; gRPC has one for all of them."""
+
+    async def awaits(*addresses: str) -> None:
+        for address in addresses:
+            async with connect_async(address) as client:
+                request = pb.PublishRequest(topic="t", records=[record()])
+                await asyncio.gather(*(client.stream.Publish(request) for _ in range(50)))
+
+    with broker() as one, broker() as two:
+        for levada in (one, two):
+            with connect(levada.grpc) as client:
+                client.create("t")
+                client.publish("t", record())
+        asyncio.run(awaits(one.grpc, two.grpc))
+        one.stop()
+        asyncio.run(awaits(two.grpc))
+        one.start()
+        asyncio.run(awaits(one.grpc))
+        for levada in (one, two):
+            with connect(levada.grpc) as client:
+                assert client.stored("t") == {0: 101}
 
 
 def test_a_broker_in_this_process_stops_and_starts_again_with_its_data(tmp_path: Path) -> None:

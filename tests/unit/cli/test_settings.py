@@ -34,6 +34,22 @@ def test_defaults_without_file_environment_or_flags(here: Path) -> None:
     assert (config.host, config.kafka_port, config.data) == ("127.0.0.1", 9092, Path("levada-data"))
 
 
+def test_the_other_fronts_have_ports_and_can_be_turned_off(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (load(None, {}).grpc_port, load(None, {}).http_port) == (9094, 9095)
+    (here / "levada.toml").write_text("[grpc]\nport = 1\n[http]\nenabled = false\n")
+    assert (load(None, {}).grpc_port, load(None, {}).http_port) == (1, None)
+    monkeypatch.setenv("LEVADA_GRPC__PORT", "2")
+    monkeypatch.setenv("LEVADA_HTTP__ENABLED", "true")
+    assert (load(None, {}).grpc_port, load(None, {}).http_port) == (2, 9095)
+    config = load(None, {"grpc.enabled": False, "http.port": 0})
+    assert (config.grpc_port, config.http_port) == (None, 0)
+    with pytest.raises(InvalidConfig, match=r"grpc\.port=70000"):
+        load(None, {"grpc.port": 70000})
+    with pytest.raises(InvalidConfig, match=r"grpc\.prot.*grpc\.port"):
+        (here / "levada.toml").write_text("[grpc]\nprot = 1\n")
+        load(None, {})
+
+
 def test_a_levada_toml_in_the_working_directory_is_read(here: Path) -> None:
     (here / "levada.toml").write_text(FILE)
     config = load(None, {})
