@@ -31,9 +31,7 @@ PACKAGES = {"javac": "openjdk-17-jdk-headless", "mvn": "maven", "kcat": "kcat", 
 BENCH_PACKAGES = {"nats-server": "nats-server", "redis-server": "redis-server"}
 #: From 2.10 on NATS can sync before it acknowledges. Debian 12 has an older one, Debian 13 a newer.
 NATS_MIN = (2, 10)
-NATS_SOURCE = (
-    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {mirror} trixie main\n"
-)
+NATS_SOURCE = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {mirror} trixie main\n"
 
 #: Directory in the cache → what Maven resolves into it, with everything those need.
 JARS = {
@@ -104,6 +102,14 @@ def nats_version(program: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", said)[:2])
 
 
+def debian_mirror() -> str:
+    """Where this machine has its own packages from."""
+    known = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(SITE)"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    return next((site for site in known if site.endswith("/debian")), known[0] if known else "")
+
+
 def newer_nats() -> None:
     """Unpack the next Debian's nats-server into the cache, where the one installed is too old. Nothing else is installed from there."""
     here, target = shutil.which("nats-server"), cache_dir() / "nats"
@@ -113,7 +119,7 @@ def newer_nats() -> None:
         home = Path(scratch)
         (home / "lists/partial").mkdir(parents=True)
         (home / "archives/partial").mkdir(parents=True)
-        (home / "sources.list").write_text(NATS_SOURCE)
+        (home / "sources.list").write_text(NATS_SOURCE.format(mirror=debian_mirror()))
         places = {"Etc::sourcelist": "sources.list", "State::lists": "lists", "Cache": "."}
         options = [f"-oDir::{name}={home / place}" for name, place in places.items()]
         apt = ["apt-get", *options, "-oDir::Etc::sourceparts=-", "-oAPT::Sandbox::User=root", "-qq"]
