@@ -363,11 +363,50 @@ def test_following_goes_on_until_it_is_interrupted_and_says_how_far_it_came(
     assert following.stdout.readline() == "0:0 before\n"
     levada("produce", "followed", "meanwhile")
     assert following.stdout.readline() == "0:1 meanwhile\n"
+    wait_until(lambda: lag(levada, "followers") == 0, 20, "its place is saved while it follows")
     following.send_signal(signal.SIGINT)
     out, err = following.communicate(timeout=30)
     assert (following.returncode, out) == (0, "")
     assert err == "\n2 records; next offsets 0:2; saved for group followers\n"
     assert as_json(levada("group", "describe", "followers", "--json"))["partitions"][0]["lag"] == 0
+
+
+def lag(levada: Levada, group: str) -> int:
+    return sum(row["lag"] for row in as_json(levada("group", "describe", group, "--json"))["partitions"])
+
+
+@pytest.mark.parametrize("group", [(), ("--group", "left-behind")])
+def test_following_ends_when_the_topic_is_deleted(
+    levada: Levada, environment: dict[str, str], group: tuple[str, ...]
+) -> None:
+    levada("topic", "create", "fleeting")
+    levada("produce", "fleeting", "x")
+    command = [*COMMAND, "consume", "fleeting", "--follow", *group]
+    following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert following.stdout is not None
+    assert following.stdout.readline() == "0:0 x\n"
+    levada("topic", "delete", "fleeting", "--yes")
+    _, err = following.communicate(timeout=60)
+    assert following.returncode == 4, err
+    assert "no topic 'fleeting'" in err
+
+
+def test_an_interrupted_input_says_how_much_was_written(levada: Levada, environment: dict[str, str]) -> None:
+    levada("topic", "create", "typed")
+    producing = subprocess.Popen(
+        [*COMMAND, "produce", "typed"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    assert producing.stdin is not None and producing.stderr is not None
+    producing.stdin.write(b"a\nb\n")
+    producing.stdin.flush()
+    wait_until(
+        lambda: as_json(levada("topic", "describe", "typed", "--json"))["partitions"][0]["end"] == 2,
+        20,
+        "both are written",
+    )
+    producing.send_signal(signal.SIGINT)
+    assert producing.wait(30) == 130
+    assert producing.stderr.read() == b"\n2 records written\n"
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(levada: Levada, running: Broker) -> None:

@@ -10,6 +10,7 @@ import typer
 from levada.cli.output import print_json, print_table
 from levada.cli.places import place
 from levada.cli.session import DEFAULT_SERVER, AsJson, Server, count, group_named, session, topic_named
+from levada.errors import GroupNotEmpty
 
 if TYPE_CHECKING:
     from levada.client.views import Group
@@ -87,7 +88,17 @@ def describe(name: Name, server: Server = DEFAULT_SERVER, as_json: AsJson = Fals
     if members:
         _print_filled(("member", "client", "host", "consumer", "partitions"), members)
         print()
-    _print_filled(("topic", "partition", "committed", "end", "lag", "member"), partitions)
+    names = _short_names(group)
+    shown = [{**row, "read by": names.get(str(row["member"]))} for row in partitions]
+    _print_filled(("topic", "partition", "committed", "end", "lag", "read by"), shown)
+
+
+def _short_names(group: Group) -> dict[str, str]:
+    """Members by what a person calls them: their client's id, where no other has the same."""
+    clients = [one.client_id for one in group.members]
+    return {
+        one.member_id: one.client_id if clients.count(one.client_id) == 1 else one.member_id for one in group.members
+    }
 
 
 def _kind(group: Group) -> str:
@@ -207,7 +218,10 @@ def delete(name: Name, server: Server = DEFAULT_SERVER, as_json: AsJson = False)
       levada group delete billing
     """
     with session(server) as client, group_named(client, name):
-        client.manager.delete_group(name)
+        try:
+            client.manager.delete_group(name)
+        except GroupNotEmpty as error:
+            raise GroupNotEmpty(f"{error}; stop them, or wait for their sessions to end") from None
     if as_json:
         print_json({"group": name, "deleted": True})
     else:

@@ -173,6 +173,10 @@ class Sender:
                 advance(draft.size)
                 self._look_after()
             self.settle()
+        except KeyboardInterrupt:
+            self._settle_what_can_be()
+            print(f"\n{count(self.records, 'record')} written", file=sys.stderr)
+            raise
         except LevadaError as error:
             self._settle_what_can_be()
             if self.records:
