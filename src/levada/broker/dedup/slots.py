@@ -62,12 +62,21 @@ def _put(slots, at, first, second, mark, offset):  # type: ignore[no-untyped-def
 
 
 @compiled()
+def _copy(target, to, source, at):  # type: ignore[no-untyped-def]
+    # One by one: as a slice it takes ten times as long.
+    target[to, 0] = source[at, 0]
+    target[to, 1] = source[at, 1]
+    target[to, 2] = source[at, 2]
+    target[to, 3] = source[at, 3]
+
+
+@compiled()
 def _remove(slots, at, capacity):  # type: ignore[no-untyped-def]
     """Empty a slot and close the gap: whoever stands behind it and belongs at or before it moves up."""
     gap, behind = at, at + 1
     while behind < len(slots) and slots[behind, 0] != _EMPTY:
         if _home(slots[behind, 1], capacity) <= gap:
-            slots[gap, :] = slots[behind, :]
+            _copy(slots, gap, slots, behind)
             gap = behind
         behind += 1
     slots[gap, 0] = _EMPTY
@@ -213,7 +222,7 @@ def move(slots, capacity, old, done, limit, cutoff_ms, dead, removed):  # type: 
             if target < 0:
                 removed[0] += 1
             else:
-                slots[target, :] = old[at, :]
+                _copy(slots, target, old, at)
         at += 1
     return at + 1 if at < end else end
 
@@ -224,6 +233,6 @@ def collect(slots, start, stop, out):  # type: ignore[no-untyped-def]
     count = 0
     for at in range(start, stop):
         if slots[at, 0] != _EMPTY:
-            out[count, :] = slots[at, :]
+            _copy(out, count, slots, at)
             count += 1
     return count

@@ -21,9 +21,11 @@ Rows = NDArray[np.int64]
 
 CAPACITY_MIN: Final = 1024
 FILLED_MAX: Final = 0.8
-#: Above this many slots memory counts for more than moving.
-_LARGE: Final = 1 << 20
+#: Up to so many slots it doubles, and up to so many it grows by half; beyond, memory counts for more than moving.
+_SMALL: Final = 1 << 20
+_LARGE: Final = 1 << 23
 _GROWTH_SMALL: Final = 2.0
+_GROWTH_MIDDLE: Final = 1.5
 _GROWTH_LARGE: Final = 1.25
 #: Less full than this after a sweep, it shrinks.
 _FILLED_MIN: Final = 0.3
@@ -46,7 +48,7 @@ class Array:
         self.capacity = capacity
         count = capacity + compiled.SPARE
         self._pages = mmap.mmap(-1, count * _SLOT_BYTES, flags=_PRIVATE)
-        if hasattr(mmap, "MADV_HUGEPAGE") and capacity > _LARGE:
+        if hasattr(mmap, "MADV_HUGEPAGE") and capacity > _SMALL:
             self._pages.madvise(mmap.MADV_HUGEPAGE)
         self.slots: Entries = np.frombuffer(self._pages, np.uint64).reshape(count, 4)
         self.given_back = 0
@@ -152,9 +154,12 @@ class Table:
         if needed > FILLED_MAX * self._array.capacity:
             while self._old is not None:
                 self._move(STEP, cutoff_ms, dead)
-            growth = _GROWTH_SMALL if needed < _LARGE else _GROWTH_LARGE
-            self._resize(max(int(self._array.capacity * growth), int(needed / FILLED_MAX) + 1))
+            self._resize(max(int(self._array.capacity * self._growth()), int(needed / FILLED_MAX) + 1))
             self._move(max(coming * _MOVED_PER_MESSAGE, _MOVED_MIN), cutoff_ms, dead)
+
+    def _growth(self) -> float:
+        capacity = self._array.capacity
+        return _GROWTH_SMALL if capacity < _SMALL else _GROWTH_MIDDLE if capacity < _LARGE else _GROWTH_LARGE
 
     def _resize(self, capacity: int) -> None:
         self._old, self._array = self._array, Array(capacity)

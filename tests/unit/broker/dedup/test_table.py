@@ -129,6 +129,7 @@ class TestSmallSteps(TestTable):
 
 
 def test_a_large_table_stays_at_least_two_thirds_full_and_gives_memory_back(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(module, "_SMALL", 1 << 12)
     monkeypatch.setattr(module, "_LARGE", 1 << 14)
     table, dead = Table(), np.zeros(1, np.uint8)
     random = np.random.default_rng(1)
