@@ -164,8 +164,13 @@ def _native(engine: EmbeddedEngine, groups: Groups, dedup: Dedup, connections: C
     """The rules that native fronts translate for, over this engine."""
     view, streams = engine.view, groups.streams
     gate, spread = Gate(), Spread(engine, view)
-    positions = Positions(engine, streams, engine.settings.number("offset.metadata.max.bytes"))
     directory = GroupDirectory(streams, groups.classic, delete_offsets=engine.offset_store.delete, now_ms=now_ms)
+    positions = Positions(engine, streams, engine.settings.number("offset.metadata.max.bytes"), directory.owners)
+
+    def settings_changed() -> None:
+        positions.metadata_max = engine.settings.number("offset.metadata.max.bytes")
+
+    engine.settings.watch(settings_changed)
     statistician = Statistician(
         view,
         groups=lambda: len(directory.list()),

@@ -171,7 +171,12 @@ async def test_a_native_consumer_is_refused_by_a_kafka_group_and_welcome_once_it
             await register(client, 2)
         with refused("GroupKindMismatch"):
             await client.stream.Seek(pb.SeekRequest(group="g", topic="t", start=pb.LATEST))
-        generation = (await describe(client)).generation
+        described = await describe(client)
+        generation, (reader,) = described.generation, described.members
+        assert [(place.partition, place.lag, place.member_id) for place in described.offsets] == [
+            (0, 5, reader.member_id),
+            (1, 5, reader.member_id),
+        ]
     async with subscribed(client, group="g") as native:
         await all_is_its_own(native)
         assert native.assigned[-1].generation > generation

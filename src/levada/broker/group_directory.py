@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from levada.broker.groups import GroupCoordinator
 from levada.broker.groups.calls import Listed as KafkaListed
@@ -10,6 +10,7 @@ from levada.broker.groups.state import State
 from levada.broker.streams import Described, DescribedMember, Kind, Listed, StreamGroups
 from levada.broker.streams.consumer_protocol import assigned
 from levada.broker.streams.directory import OWN_PREFIX
+from levada.engine.port import At
 from levada.errors import UnknownGroup
 
 
@@ -48,6 +49,14 @@ class GroupDirectory:
             for one in group.members
         ]
         return Described(group_id, _kind(group.protocol_type, group.state), group.state, group.generation, members)
+
+    def owners(self, group_id: str) -> Mapping[At, str]:
+        """Who reads each partition now, as far as is known; nothing for a group that is not there."""
+        try:
+            members = self.describe(group_id).members
+        except UnknownGroup:
+            return {}
+        return {at: member.member_id for member in members for at in member.partitions}
 
     async def delete(self, group_id: str) -> None:
         """Forget the group and its offsets; durable when it returns. GroupNotEmpty, UnknownGroup."""

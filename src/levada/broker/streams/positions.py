@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from levada.broker.streams.coordinator import StreamGroups
@@ -28,7 +28,7 @@ class Place(NamedTuple):
     #: How many offsets are between the group and the end; from the start where nothing was committed.
     lag: int
     metadata: str = ""
-    #: Who reads it now, of a native group.
+    #: Who reads it now.
     member_id: str = ""
 
 
@@ -47,22 +47,29 @@ ANYBODY: Final = Committer()
 class Positions:
     """Committed offsets with what they mean; what an awaited call returns from is durable."""
 
-    def __init__(self, engine: Engine, groups: StreamGroups, metadata_max: int = 4096) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        groups: StreamGroups,
+        metadata_max: int = 4096,
+        owners: Callable[[str], Mapping[At, str]] | None = None,
+    ) -> None:
+        """`owners` says who reads what of groups of all kinds; without it, native ones are known."""
         self._engine = engine
+        self._owners = owners or groups.owners
         self._groups = groups
-        self._metadata_max = metadata_max
+        self.metadata_max = metadata_max
 
     async def committed(self, group_id: str, topic: str | None = None) -> list[Place]:
         """Every partition of this topic; without one, of all topics the group has offsets in or reads. UnknownTopic."""
         view = await self._engine.topics()
-        offsets = await self._engine.offsets(group_id)
+        offsets, owners = await self._engine.offsets(group_id), self._owners(group_id)
         if topic is not None:
             wanted = set(_partitions(view, topic))
         else:
             reads = [name for name in self._groups.topics(group_id) if view.get(name) is not None]
             wanted = {at for name in reads for at in _partitions(view, name)}
-            wanted |= {at for at in offsets if _exists(view, at)}
-        owners = self._groups.owners(group_id)
+            wanted |= {at for at in offsets.keys() | owners.keys() if _exists(view, at)}
         return [await self._place(at, offsets.get(at), owners.get(at, "")) for at in sorted(wanted)]
 
     async def commit(
@@ -136,9 +143,9 @@ class Positions:
     async def _check(self, view: TopicView, at: At, committed: Committed) -> None:
         _check_exists(view, at)
         length = len(committed.metadata)
-        if length > self._metadata_max:
+        if length > self.metadata_max:
             raise OffsetMetadataTooLarge(
-                f"metadata of {length} characters: offset.metadata.max.bytes is {self._metadata_max}"
+                f"metadata of {length} characters: offset.metadata.max.bytes is {self.metadata_max}"
             )
         bounds = await self._engine.bounds(at)
         if not 0 <= committed.offset <= bounds.end:
@@ -166,4 +173,4 @@ def _check_exists(view: TopicView, at: At) -> None:
 
 def _exists(view: TopicView, at: At) -> bool:
     info = view.get(at.topic)
-    return info is not None and at.partition < info.partitions
+    return info is not None and 0 <= at.partition < info.partitions
