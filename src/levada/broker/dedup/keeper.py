@@ -49,6 +49,7 @@ class Keeper:
         self._changed = asyncio.Event()
         self._jobs: list[asyncio.Task[None]] = []
         self._saved: dict[Key, int] = {}
+        self._removing: set[asyncio.Task[None]] = set()
         warm_up()
 
     async def start(self) -> None:
@@ -68,6 +69,8 @@ class Keeper:
         await self._save_marks()
         for key in self.memories:
             await self._save(key)
+        if self._removing:
+            await asyncio.wait(self._removing)
 
     # Opening
 
@@ -134,7 +137,7 @@ class Keeper:
                 covered=self._covered.get(place, 0), now_ms=now_ms, window_ms=config.dedup_window_ms,
             )  # fmt: skip
         self._note(topic)
-        await self._dedup.in_thread(partial(saving.save_marks, self._dedup.shelf, info.id, marks.encode()))
+        await self._save_marks_of(topic)
         if self._dedup.view.by_id(info.id) is None:
             memory.forget_topic(info.id)
             raise UnknownTopic(f"topic {info.name} was deleted")
@@ -204,8 +207,9 @@ class Keeper:
         if topic.key.topic_id is not None:
             self.memories.pop(topic.key, None)
         names = saving.names(topic.topic_id, topic.key)
-        task = asyncio.ensure_future(self._dedup.in_thread(partial(saving.remove, self._dedup.shelf, names)))
-        self._jobs.append(task)
+        removing = asyncio.ensure_future(self._on_shelf(partial(saving.remove, self._dedup.shelf, names), topic.name))
+        self._removing.add(removing)
+        removing.add_done_callback(self._removing.discard)
 
     def _stop_observing(self, topic: Topic, at: At) -> None:
         try:
@@ -220,7 +224,7 @@ class Keeper:
             name for info in self._dedup.view.all() if (key := self._key(info)) for name in saving.names(info.id, key)
         }
         wanted |= {saving.snapshot_name(Key(None, by_id)) for by_id in (True, False)}
-        await self._dedup.in_thread(partial(saving.clear, self._dedup.shelf, wanted))
+        await self._on_shelf(partial(saving.clear, self._dedup.shelf, wanted), "deleted topics")
 
     # Upkeep
 
@@ -229,8 +233,8 @@ class Keeper:
             await self._pause()
             try:
                 await self.sweep()
-            except (OSError, LevadaError) as reason:
-                _log.warning("dedup memory not put down", reason=str(reason))
+            except LevadaError as reason:
+                _log.warning("dedup memory not swept", reason=str(reason))
 
     async def _pause(self) -> None:
         """Until the next sweep is due; a topic that comes meanwhile may want it sooner."""
@@ -267,12 +271,21 @@ class Keeper:
         marks.forget_before(now_ms - topic.config.dedup_window_ms)
 
     async def _save_marks(self) -> None:
-        saves = [
-            partial(saving.save_marks, self._dedup.shelf, topic.topic_id, self._marks[topic.name].encode())
-            for topic in self._dedup.topics.values()
-        ]
-        for save in saves:
-            await self._dedup.in_thread(save)
+        for topic in list(self._dedup.topics.values()):
+            await self._save_marks_of(topic)
+
+    async def _save_marks_of(self, topic: Topic) -> None:
+        marks = self._marks.get(topic.name)
+        if marks is not None:
+            save = partial(saving.save_marks, self._dedup.shelf, topic.topic_id, marks.encode())
+            await self._on_shelf(save, topic.name)
+
+    async def _on_shelf(self, work: Callable[[], None], what: str) -> None:
+        """In a worker thread. Where the disk will not have it, the next start takes longer, and nothing else."""
+        try:
+            await self._dedup.in_thread(work)
+        except OSError as reason:
+            _log.warning("dedup memory not put down", of=what, reason=str(reason))
 
     async def _save(self, key: Key) -> None:
         """Put a memory down. Where its transactions are open, or its log not durable, the snapshot covers it up to there."""
@@ -286,5 +299,8 @@ class Keeper:
             for place in topic.places.values()
         }
         arrivals = memory.table.arrivals
-        if await saving.save(self._dedup.shelf, key, memory, covered, self._dedup.in_thread):
-            self._saved[key] = arrivals
+        try:
+            if await saving.save(self._dedup.shelf, key, memory, covered, self._dedup.in_thread):
+                self._saved[key] = arrivals
+        except OSError as reason:
+            _log.warning("dedup memory not put down", of=saving.snapshot_name(key), reason=str(reason))

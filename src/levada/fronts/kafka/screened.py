@@ -9,7 +9,6 @@ from levada.broker.dedup import Dedup
 from levada.engine.embedded.partition import Partition
 from levada.engine.port import Appended
 from levada.errors import LevadaError, StorageFailed
-from levada.fronts.kafka import notice
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.reply import Body, HangUp, Later
 from levada.records.batch import Batch
@@ -38,7 +37,7 @@ class Opening(Later):
 
     exclusive = True
 
-    def __init__(self, call: Call, topic: str, go_on: Callable[[], Body | Later | None]) -> None:
+    def __init__(self, call: Call, topic: str, go_on: Callable[[LevadaError | None], Body | Later | None]) -> None:
         super().__init__(call)
         assert call.node.dedup is not None
         self._go_on = go_on
@@ -50,11 +49,8 @@ class Opening(Later):
         if reason is not None and not isinstance(reason, LevadaError):
             self.hang_up(HangUp(f"the memory of messages could not be loaded: {reason!r}"))
             return
-        if reason is not None:
-            # UnknownTopic is found again, and answered, by going on; anything else would be met for ever.
-            notice.refused(self.call, "Produce", reason)
         try:
-            answer = self._go_on()
+            answer = self._go_on(reason)
         except HangUp as refusal:
             self.hang_up(refusal)
             return
