@@ -109,7 +109,10 @@ class Bench:
 
     def keep(self) -> None:
         """It takes long: what there is so far is kept, should it be stopped. Only a whole run goes into RESULTS.md."""
-        whole = set(self.options.only) == set(ALL) and set(self.options.servers) == set(KINDS)
+        given = (self.options.only, self.options.servers, self.options.durability)
+        whole = all(
+            len(chosen) == len(all_of) for chosen, all_of in zip(given, (ALL, KINDS, DURABILITIES), strict=True)
+        )
         measured = self.rows.all()
         order = list(dict.fromkeys(row.section for row in measured))
         measured.sort(key=lambda row: (DURABILITIES.index(row.durability), order.index(row.section)))  # type: ignore[arg-type]  # one of them
