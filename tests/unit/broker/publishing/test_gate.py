@@ -36,7 +36,7 @@ async def test_nothing_is_kept_of_a_partition_where_nothing_waits() -> None:
 async def test_a_full_partition_turns_publishers_away_with_a_hint(load: Load) -> None:
     gate = Gate()
     await gate.enter({A: load}, 0)
-    with pytest.raises(Overloaded, match="t-0: .* no room within 20 ms") as refusal:
+    with pytest.raises(Overloaded, match=r"t-0: .* no room within 20 ms") as refusal:
         await gate.enter(one(), 20)
     assert refusal.value.retry_after_ms > 0
     gate.leave({A: load})

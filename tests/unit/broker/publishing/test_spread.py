@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from uuid import UUID, uuid4
@@ -151,7 +152,7 @@ class Counting(RuleBasedStateMachine):
     @invariant()
     def nothing_is_handed_out_twice(self) -> None:
         ordered = sorted(self.handed_out, key=lambda stretch: stretch.start)
-        assert all(one.stop <= other.start for one, other in zip(ordered, ordered[1:], strict=False))
+        assert all(one.stop <= other.start for one, other in itertools.pairwise(ordered))
 
     def teardown(self) -> None:
         self.loop.close()
