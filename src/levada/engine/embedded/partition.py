@@ -85,7 +85,7 @@ class Partition:
         #: Since it was opened, for measuring: transaction markers count, what was not stored again does not.
         self.records_in = self.bytes_in = 0
         self.records_out = self.bytes_out = 0
-        #: Why it takes no writes since a sync failed, and when the disk last had no room for one: 0 once it has again.
+        #: Why it takes no writes since a sync failed, and when the disk last had no room for one.
         self.sync_error: str | None = None
         self.full_ms = 0
         self.shrinker = Shrinker(at, log, workers, shrunk=lambda: self._wake(0), broken=self.found_damage)
@@ -220,7 +220,6 @@ class Partition:
         size = batch.size
         self.records_in += batch.record_count
         self.bytes_in += size
-        self.full_ms = 0
         self._unsynced_bytes += size
         if self._mode == "fsync":
             self._syncer.soon(self)

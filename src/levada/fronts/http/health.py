@@ -17,7 +17,7 @@ from levada.fronts.http.sources import Sources
 #: With less room than this the next segment may not find any.
 ROOM_BYTES_MIN: Final = MiB
 #: For so long a refused write tells of a full disk (or of a quota, which the room does not tell of).
-REFUSED_MS: Final = 30 * SECOND_MS
+REFUSED_MS: Final = 10 * SECOND_MS
 #: So many partitions are named; the others are counted.
 _NAMED_MAX: Final = 10
 
@@ -55,7 +55,7 @@ def _full(partitions: Sequence[Partition], free: int, now_ms: int) -> str:
     if free < ROOM_BYTES_MIN:
         return f"{free} bytes are free on the disk"
     refused = [str(each.at) for each in partitions if each.full_ms and now_ms - each.full_ms < REFUSED_MS]
-    return f"there was no room for the last write to {_named(refused)}" if refused else ""
+    return f"a moment ago there was no room for a write to {_named(refused)}" if refused else ""
 
 
 def _recovering(sources: Sources) -> str:

@@ -60,8 +60,7 @@ class Node:
 
     kept: Kept = field(default_factory=Kept)
     sessions: Sessions = field(default_factory=_sessions)
-    #: How many Produces came, and how long they took to be answered.
-    produced: int = -1
+    #: From a Produce to its answer.
     publish_latency: Histogram = field(default_factory=Histogram)
     #: Screens what is written to topics that remember messages.
     dedup: Dedup | None = None
