@@ -39,12 +39,10 @@ class Accumulator:
         self._full: deque[Draft] = deque()
 
     @property
-    def has_open(self) -> bool:
-        return bool(self._open)
-
-    @property
-    def has_full(self) -> bool:
-        return bool(self._full)
+    def oldest(self) -> float | None:
+        """The deadline of the draft that has been open for longest."""
+        with self.lock:
+            return min((draft.deadline for draft in self._open.values()), default=None)
 
     @property
     def has_room(self) -> bool:

@@ -175,7 +175,7 @@ class Consumer(Face[AsyncConsumer]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._thread.run(self._inner.leave(all_done=kind is None))
+        self.close(all_done=kind is None)
 
 
 def _making(

@@ -6,7 +6,6 @@ Everything the consumer says goes out in order through one writer; what is grant
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -14,6 +13,7 @@ from typing import Protocol
 from levada.client.channel import STREAM, Backoff, Channel, Stream
 from levada.client.records import At
 from levada.client.refusals import is_passing, of_message
+from levada.client.tasks import end
 from levada.errors import ConnectionLost, LevadaError
 from levada.v1 import stream_pb2 as pb
 
@@ -49,6 +49,9 @@ class Feed:
         self._commits: dict[int, asyncio.Future[Mapping[At, LevadaError]]] = {}
         self._numbers = 0
         self._connected = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="levada-feed")
 
     # What the consumer says
@@ -86,9 +89,8 @@ class Feed:
 
     async def close(self) -> None:
         """Leave. The broker hears of it at once."""
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        if self._task is not None:
+            await end(self._task)
 
     # The conversation
 
@@ -124,9 +126,7 @@ class Feed:
         finally:
             stream.cancel()
             if writing is not None:
-                writing.cancel()
-                with contextlib.suppress(asyncio.CancelledError, LevadaError):
-                    await writing
+                await end(writing)
 
     def _hear(self, answer: pb.SubscribeResponse, *, first: bool) -> None:
         kind = answer.WhichOneof("kind")

@@ -283,8 +283,9 @@ class AsyncProducer:
                 self._spreader.add(draft, 1 if sticky else len(draft))
             else:
                 self._sender.add(parcels_of(draft, self._codec))
-        if self._accumulator.has_open:
-            self._timer = self._loop.call_later(self._linger_s, self._pump)
+        if (oldest := self._accumulator.oldest) is not None:
+            lingers_s = oldest - self._delivery_timeout_s + self._linger_s - time.monotonic()
+            self._timer = self._loop.call_later(max(0.0, lingers_s), self._pump)
 
     def _placed(self, draft: Draft, first: int, partitions: int) -> None:
         """The broker has said where a draft goes."""

@@ -8,7 +8,8 @@ from typing import Final
 
 from levada.client.channel import STREAM, Channel
 from levada.client.route import Route
-from levada.errors import LevadaError, UnknownTopic
+from levada.client.tasks import end
+from levada.errors import UnknownTopic
 from levada.v1 import stream_pb2 as pb
 
 #: A topic that has grown is noticed after so long at the latest.
@@ -71,9 +72,4 @@ class Routes:
             self._routes.pop(topic, None)
 
     async def close(self) -> None:
-        for task in list(self._asking.values()):
-            task.cancel()
-            try:
-                await task
-            except (asyncio.CancelledError, LevadaError):
-                pass
+        await end(*self._asking.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from levada.client.draft import Draft, Landed
 from levada.client.lane import NOBODY, Identity, Lane
 from levada.client.parcel import Parcel
 from levada.client.refusals import is_passing, of_message
+from levada.client.tasks import end
 from levada.errors import ConnectionLost, LevadaError, Overloaded, TimedOut
 from levada.v1 import stream_pb2 as pb
 
@@ -74,9 +74,7 @@ class Sender:
         """Stop. What is not answered yet fails with ConnectionLost."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await end(task)
         self._cut()
         error = ConnectionLost(
             "the producer was closed before the broker had answered: the record may be stored or not"
@@ -120,9 +118,7 @@ class Sender:
             raise ConnectionLost(f"the broker at {self._channel.address} ended the conversation")
         finally:
             stream.cancel()
-            hearing.cancel()
-            with contextlib.suppress(asyncio.CancelledError, LevadaError):
-                await hearing
+            await end(hearing)
 
     async def _new_identity(self) -> Identity:
         answer = await self._channel.call(f"{STREAM}/InitProducer", pb.InitProducerRequest(), pb.InitProducerResponse)

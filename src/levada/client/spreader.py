@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Final
 from levada.client.channel import STREAM, Backoff, Channel
 from levada.client.draft import Draft
 from levada.client.refusals import is_passing
+from levada.client.tasks import end
 from levada.errors import ConnectionLost, LevadaError, TimedOut
 from levada.v1 import stream_pb2 as pb
 
@@ -44,10 +44,7 @@ class Spreader:
 
     async def close(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}
-        for task in tasks:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await end(*tasks)
         error = ConnectionLost("the producer was closed before the record was sent")
         for line in self._lines.values():
             while line:

@@ -26,7 +26,6 @@ class Track:
         self.begun = offset
         #: As stored for the group, where this consumer knows.
         self.committed: int | None = None
-        self.end: int | None = None
         self.paused = False
         #: What came while it was paused.
         self.held: deque[Chunk] = deque()
@@ -44,18 +43,10 @@ class Track:
         self._move(offset)
         self._seeks.append(offset)
 
-    def resuming(self) -> None:
-        """A new connection is being asked for what comes after all that came on the old one, which is still good."""
-        self._seeks.append(self.received)
-
     def done(self, offset: int, turn: int) -> None:
         """The user is done with what comes before this offset, unless it was moved meanwhile."""
         if turn == self.turn:
             self.handed = self.finished = offset
-
-    def reconnected(self) -> None:
-        """A new connection: nobody will answer what was asked on the old one."""
-        self._seeks.clear()
 
     def assigned(self, offset: int) -> None:
         """The broker says that it goes on reading there."""
@@ -73,16 +64,21 @@ class Track:
         self.turn += 1
         self.held.clear()
 
-    def resume_at(self, offset: int, *, begins_late: bool) -> int:
-        """Where to go on after a new connection, where the broker would begin at `offset`: the group's, or by policy.
+    def reconnected(self, offset: int, *, begins_late: bool) -> bool:
+        """On a new connection the broker would begin at `offset`: the group's, or by policy. True where it has to be asked to
+        go on behind what came already.
 
-        What came already need not come again, unless the group's offset was moved back meanwhile; and others may have read on.
+        That need not come again, unless the group's offset was moved back meanwhile; and others may have read on from there.
+        Where reading begins late, with what is new, an offset ahead of us is that policy's and would pass over records.
         """
-        if self.committed is not None and offset < self.committed:
-            return offset
-        if offset > self.received and not (begins_late and self.committed is None):
-            return offset
-        return self.received
+        self._seeks.clear()
+        moved_back = self.committed is not None and offset < self.committed
+        read_on = offset > self.received and not (begins_late and self.committed is None)
+        if moved_back or read_on or offset == self.received:
+            self.assigned(offset)
+            return False
+        self._seeks.append(self.received)
+        return True
 
     def _move(self, offset: int) -> None:
         self.turn += 1

@@ -29,7 +29,10 @@ class _Line:
 
 
 class Workers:
-    """`pause` and `resume` are asked to hold a partition back whose handler does not keep up, so that it takes nobody's room."""
+    """`pause` and `resume` are asked to hold a partition back whose handler does not keep up, so that it takes nobody's room.
+
+    `broken` is called when a handler has raised.
+    """
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class Workers:
         *,
         pause: Callable[[At], None],
         resume: Callable[[At], None],
+        broken: Callable[[], None],
     ) -> None:
         if workers < 1:
             raise InvalidRequest(f"workers is {workers}; at least 1 is needed")
@@ -48,7 +52,7 @@ class Workers:
         self._resume = resume
         self._lines: dict[At, _Line] = {}
         self._failure: BaseException | None = None
-        self._broken: Callable[[], None] = lambda: None
+        self._broken = broken
         #: Read by the threads between two records.
         self._stopping = False
         self._pool: ThreadPoolExecutor | None = None
@@ -59,9 +63,6 @@ class Workers:
     def is_broken(self) -> bool:
         """True once a handler has raised."""
         return self._failure is not None
-
-    def when_broken(self, tell: Callable[[], None]) -> None:
-        self._broken = tell
 
     def check(self) -> None:
         """Raise what a handler has raised."""

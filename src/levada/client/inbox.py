@@ -1,0 +1,141 @@
+"""What has come for the user of a consumer, and how far he has got with it. Plain state: no loop, no connection.
+
+The loop's thread puts chunks in, the user's takes them out; each end of the line is one thread's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from levada.client.chunk import Chunk, Opener
+from levada.client.records import At, Record
+from levada.client.track import Track
+from levada.errors import InvalidRequest, UnknownPartition
+
+
+class Inbox:
+    """`give_back` is called for each chunk that is used up or not wanted any more: the broker may send as many records again."""
+
+    def __init__(self, opener: Opener, give_back: Callable[[Chunk], None]) -> None:
+        self.tracks: dict[At, Track] = {}
+        self._opener = opener
+        self._give_back = give_back
+        self._arrived: deque[Chunk] = deque()
+        #: The one that is being handed out.
+        self._current: Chunk | None = None
+        #: Behind what the last poll handed out of each partition, and the turn it was.
+        self._polled: dict[Track, tuple[int, int]] = {}
+
+    # The loop's end
+
+    def put(self, chunk: Chunk) -> None:
+        self._arrived.append(chunk)
+
+    @property
+    def has_arrived(self) -> bool:
+        return bool(self._arrived)
+
+    def track(self, at: At) -> Track:
+        """UnknownPartition, naming those there are."""
+        found = self.tracks.get(at)
+        if found is None:
+            owned = ", ".join(map(str, sorted(self.tracks))) or "none"
+            raise UnknownPartition(f"{at} is not this consumer's: it owns {owned}")
+        return found
+
+    def drop(self, ats: Iterable[At]) -> None:
+        """These belong to somebody else now."""
+        for at in ats:
+            self.tracks.pop(at).gone()
+
+    def resume(self, ats: Iterable[At]) -> None:
+        """Hand out again what was kept back while they were paused."""
+        for at in ats:
+            track = self.tracks[at]
+            track.paused = False
+            self._arrived.extendleft(reversed(track.held))
+            track.held.clear()
+
+    # The user's end
+
+    def take(self, *, polled: bool = False) -> Chunk | None:
+        """Records that are there, opened, for the caller to hand out. InvalidRecord where the next one cannot be read.
+
+        `polled`: there are others in hand already; they are not done with, and are not kept back by an error of the next one.
+        """
+        if not polled:
+            self.settle()
+        while True:
+            chunk = self._current
+            if chunk is not None and chunk.track.paused and not chunk.is_stale:
+                chunk.track.held.appendleft(chunk)
+                chunk = self._current = None
+            if chunk is None or chunk.is_stale or chunk.is_used_up:
+                if chunk is not None:
+                    self._current = None
+                    self._give_back(chunk)
+                chunk = self._current = self.next()
+                if chunk is None:
+                    return None
+                chunk.open(self._opener)
+            if chunk.error is not None:
+                if polled:
+                    return None
+                raise chunk.error
+            if not chunk.is_used_up:
+                return chunk
+            if not polled:
+                chunk.settle()
+
+    def next(self) -> Chunk | None:
+        """The next chunk of a partition that is not paused."""
+        while self._arrived:
+            chunk = self._arrived.popleft()
+            if chunk.is_stale:
+                self._give_back(chunk)
+            elif chunk.track.paused:
+                chunk.track.held.append(chunk)
+            else:
+                return chunk
+        return None
+
+    def poll(self, max_records: int) -> list[Record]:
+        """Up to so many records that are there. What was polled before counts as done with."""
+        if max_records < 1:
+            raise InvalidRequest(f"max_records is {max_records}; it must be at least 1")
+        taken: list[Record] = []
+        while len(taken) < max_records and (chunk := self.take(polled=bool(taken))) is not None:
+            taken += chunk.take(max_records - len(taken))
+            self._polled[chunk.track] = (chunk.handed, chunk.turn)
+        return taken
+
+    def settle(self) -> None:
+        """Whoever asks for more is done with what he had."""
+        for track, (offset, turn) in self._polled.items():
+            track.done(offset, turn)
+        self._polled.clear()
+        if self._current is not None:
+            self._current.settle()
+
+    # How far the user has got
+
+    def position(self, at: At) -> int:
+        """The next offset to be handed out."""
+        track, chunk = self.track(at), self._current
+        if chunk is not None and chunk.track is track and not chunk.is_stale:
+            return chunk.handed
+        offset, turn = self._polled.get(track, (track.handed, track.turn))
+        return offset if turn == track.turn else track.handed
+
+    def finished(self) -> Mapping[At, int]:
+        """What is done with and not committed yet. Of records handed out one by one, the last may still be worked on."""
+        chunk = self._current
+        found = {}
+        for at, track in list(self.tracks.items()):
+            offset = track.finished
+            if chunk is not None and chunk.track is track and not chunk.is_stale and track not in self._polled:
+                offset = max(offset, chunk.in_hand)
+            if offset != (track.begun if track.committed is None else track.committed):
+                found[at] = offset
+        return found
