@@ -345,6 +345,13 @@ def test_only_committed_records_are_shown_when_asked(levada: Levada, running: Br
         end(10)
     assert levada("consume", "settled", "--raw").stdout.split() == ["kept", "gone"]
     assert levada("consume", "settled", "--raw", "--committed").stdout.split() == ["kept"]
+    producer.begin_transaction()
+    producer.produce("settled", b"open")
+    producer.flush(10)
+    assert levada("consume", "settled", "--raw", "--committed").stdout.split() == ["kept"], (
+        "it does not wait for the rest"
+    )
+    producer.abort_transaction(10)
     levada("consume", "settled", "--raw", "--committed", "-g", "settled")
     (row,) = as_json(levada("group", "describe", "settled", "--json"))["partitions"]
     assert row["lag"] == 0, "the end of a transaction is not left over"
