@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import grpc
 import psutil
 import pytest
 
@@ -239,3 +240,58 @@ async def test_no_more_is_delivered_than_was_granted(client: Stubs, open_consume
     assert consumer.count == 500
     await consumer.grant(200)
     await consumer.until(lambda: consumer.count == 700)
+
+
+async def test_13_after_kill_9_a_group_goes_on_where_it_committed_and_nothing_is_lost(own_broker: Broker) -> None:
+    """The broker is killed three times while records are published and delivered; nobody looks where it was."""
+    assert isinstance(own_broker, LevadaBroker)
+    async with connect_async(own_broker.grpc) as client:
+        await client.stream.CreateTopic(pb.CreateTopicRequest(name="t", partitions=4))  # fsync, the default
+    handled: dict[int, set[int]] = {index: set() for index in range(4)}
+    acknowledged: Counter[int] = Counter()
+    committed: dict[tuple[str, int], int] = {("t", index): 0 for index in range(4)}
+    generation = 0
+    for _ in range(3):
+        async with connect_async(own_broker.grpc) as client:
+            consumer = await NativeConsumer(client, topics=["t"], group="g").open()
+            consumer.read_on()
+            await consumer.until(lambda it=consumer: it.assigned)
+            assert consumer.assigned[0].generation > generation
+            assert consumer.owned == committed
+            publishing = asyncio.gather(*(_publish_until_lost(client, index, acknowledged) for index in range(4)))
+            await consumer.until(lambda it=consumer: all(len(it.got.get(at, ())) > 200 for at in it.owned))
+            committed = {at: consumer.got[at][-1][0] + 1 for at in consumer.owned}
+            await consumer.commit(committed)
+            await consumer.until(lambda it=consumer: it.committed)
+            assert not consumer.committed[0].errors
+            own_broker.kill()
+            assert await consumer.over() is not None
+            await publishing
+            generation = consumer.assigned[-1].generation
+            for (_, index), records in consumer.got.items():
+                offsets = [offset for offset, _ in records]
+                assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+                handled[index].update(offsets)
+        own_broker.start()
+    async with connect_async(own_broker.grpc) as client:
+        last = await NativeConsumer(client, topics=["t"], group="g").open()
+        last.read_on()
+        await last.until(lambda: last.assigned)
+        answer = await client.stream.DescribeTopic(pb.DescribeTopicRequest(name="t"))
+        ends = {("t", each.index): each.end for each in answer.partitions}
+        await last.until(lambda: all(len(last.got.get(at, ())) == end - committed[at] for at, end in ends.items()))
+        await last.close()
+    for (_, index), end in ends.items():
+        handled[index].update(offset for offset, _ in last.got.get(("t", index), ()))
+        assert handled[index] == set(range(end))
+        assert end >= acknowledged[index] > 0
+
+
+async def _publish_until_lost(client: Stubs, index: int, acknowledged: Counter[int]) -> None:
+    """Publish to one partition until the broker is gone."""
+    try:
+        while True:
+            await publish(client, "t", index, 0, 10)
+            acknowledged[index] += 10
+    except grpc.RpcError:
+        return
