@@ -124,8 +124,9 @@ class Server:
     async def stop(self, grace_s: float = GRACE_S) -> None:
         """Answer what is in flight, make everything durable, close. A second call does nothing."""
         self._is_closing = True
-        fronts = [front for front in (self._listener, self._rpc, self._http) if front is not None]
-        self._listener = self._rpc = self._http = None
+        fronts = [front for front in (self._listener, self._rpc) if front is not None]
+        http, self._http = self._http, None
+        self._listener = self._rpc = None
         groups, self._groups = self._groups, None
         native, self._native = self._native, None
         dedup, self._dedup = self._dedup, None
@@ -134,6 +135,9 @@ class Server:
             # Members that wait for a rebalance are sent to look for their coordinator again, not waited for.
             groups.close()
         await asyncio.gather(*(front.stop(grace_s) for front in fronts))
+        if http is not None:
+            # Until here it says that the broker is closing.
+            await http.stop(grace_s)
         if native is not None:
             await native.close()
         if groups is not None:

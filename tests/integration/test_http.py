@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from levada.engine.port import At, Committed, TopicSpec
+from levada.fronts.kafka.listener import Listener
 from levada.server import Server
 from levada.v1 import stream_pb2 as pb
 from support.broker import make_config, running
@@ -189,8 +190,12 @@ async def test_a_deleted_topic_is_no_longer_told_of(server: Server) -> None:
 
 
 async def health(server: Server, path: str) -> tuple[int, dict[str, str]]:
+    return await health_at(base(server), path)
+
+
+async def health_at(address: str, path: str) -> tuple[int, dict[str, str]]:
     """The status, and what is wrong."""
-    async with httpx.AsyncClient(base_url=base(server)) as http:
+    async with httpx.AsyncClient(base_url=address) as http:
         answer = await http.get(path)
     body = answer.json()
     wrong = {name: check["why"] for name, check in body["checks"].items() if not check["ok"]}
@@ -234,10 +239,24 @@ async def test_a_failed_sync_is_named(server: Server) -> None:
     assert (await scrape(server)).value("levada_unsynced_partitions") == 1
 
 
-async def test_a_closing_broker_is_not_ready(server: Server) -> None:
-    server._is_closing = True
-    assert await health(server, "/readyz") == (503, {"closing": "the broker is closing"})
-    assert await health(server, "/healthz") == (200, {})
+async def test_a_closing_broker_says_so_until_the_others_have_their_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, tuple[int, dict[str, str]]] = {}
+    stop = Listener.stop
+
+    async with running(tmp_path / "data") as server:
+        address = base(server)
+
+        async def look_and_stop(listener: Listener, grace_s: float) -> None:
+            for path in ("/readyz", "/healthz"):
+                seen[path] = await health_at(address, path)
+            await stop(listener, grace_s)
+
+        monkeypatch.setattr(Listener, "stop", look_and_stop)
+    assert seen == {"/readyz": (503, {"closing": "the broker is closing"}), "/healthz": (200, {})}
+    with pytest.raises(httpx.ConnectError):
+        await health_at(address, "/readyz")
 
 
 async def test_a_front_that_is_turned_off_is_not_there(tmp_path: Path) -> None:
