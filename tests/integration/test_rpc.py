@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
+import structlog
 
 from levada.errors import CannotListen
 from levada.log.disk import File
@@ -531,9 +532,21 @@ async def test_a_broker_can_do_without(tmp_path: Path) -> None:
         await server.stop()
 
 
-async def test_refusals_are_logged_with_client_and_cause(client: Stubs, capsys: pytest.CaptureFixture[str]) -> None:
-    import structlog
+async def test_a_bug_of_ours_is_logged_and_told_without_its_words(
+    server: Server, client: Stubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_args: object) -> None:
+        raise ValueError("secret")
 
+    monkeypatch.setattr(server.engine, "create", broken)
+    with structlog.testing.capture_logs() as lines, refused("InternalError", code=grpc.StatusCode.INTERNAL) as refusal:
+        await create(client)
+    assert "secret" not in refusal.message
+    [line] = [each for each in lines if each["event"] == "failed"]
+    assert (line["request"], line["cause"]) == ("CreateTopic", "ValueError('secret')")
+
+
+async def test_refusals_are_logged_with_client_and_cause(client: Stubs) -> None:
     request = pb.PublishRequest(topic="nope", records=[record()])
     with structlog.testing.capture_logs() as lines, refused("UnknownTopic"):
         await client.stream.Publish(request, metadata=(("levada-client-id", "me"),))

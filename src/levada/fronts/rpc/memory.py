@@ -21,6 +21,8 @@ READS_MAX: Final = 64
 READ_TIMEOUT_S: Final = 60.0
 _RETRY_AFTER_MS: Final = 250
 
+_Line = deque[asyncio.Future[None]]
+
 
 class Memory:
     """Counts, and has readers wait in line."""
@@ -28,23 +30,25 @@ class Memory:
     def __init__(self, bytes_max: int = BYTES_MAX, reads_max: int = READS_MAX) -> None:
         self._bytes_max = bytes_max
         self._reads_max = reads_max
-        self._line: deque[tuple[asyncio.Future[None], bool]] = deque()
+        #: Who waits: streams for memory, calls with one request also for their turn to be read.
+        self._streams: _Line = deque()
+        self._calls: _Line = deque()
         self._reads = 0
         self.held_bytes = 0
 
     async def room(self) -> None:
         """Wait until more may be read: for a stream, which brings one request after the other."""
-        if self._line or self.held_bytes >= self._bytes_max:
-            await self._stand_in_line(counts=False)
+        while self.held_bytes >= self._bytes_max:
+            await self._stand_in(self._streams)
 
     async def begin_read(self, timeout_ms: int) -> None:
         """Wait to be the one whose request is read, until `end_read`. Overloaded when that takes too long."""
-        if not self._line and self._fits(counts=True):
+        if not self._calls and self._may_read():
             self._reads += 1
             return
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self._stand_in_line(counts=True)
+                await self._stand_in(self._calls)
         except TimeoutError:
             raise Overloaded(
                 f"{self.held_bytes} bytes of requests are held, of which at most {self._bytes_max} may be, "
@@ -65,30 +69,34 @@ class Memory:
         self.held_bytes -= size
         self._admit()
 
-    def _fits(self, *, counts: bool) -> bool:
-        return self.held_bytes < self._bytes_max and not (counts and self._reads >= self._reads_max)
+    def _may_read(self) -> bool:
+        return self.held_bytes < self._bytes_max and self._reads < self._reads_max
 
-    async def _stand_in_line(self, *, counts: bool) -> None:
+    async def _stand_in(self, line: _Line) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.append((turn, counts))
+        line.append(turn)
         try:
             await turn
         except BaseException:
-            if turn.done() and not turn.cancelled() and counts:
+            if turn.done() and not turn.cancelled() and line is self._calls:
                 self.end_read()  # let in at the very moment it gave up
             turn.cancel()
-            self._admit()
             raise
 
     def _admit(self) -> None:
-        while self._line:
-            turn, counts = self._line[0]
-            if not turn.done():
-                if not self._fits(counts=counts):
-                    return
-                self._reads += counts
-                turn.set_result(None)
-            self._line.popleft()
+        while self._streams and self.held_bytes < self._bytes_max:
+            _let_in(self._streams)
+        while self._calls and self._may_read():
+            self._reads += _let_in(self._calls)
+
+
+def _let_in(line: _Line) -> bool:
+    """Whoever is first; False where it has gone meanwhile."""
+    turn = line.popleft()
+    if turn.done():
+        return False
+    turn.set_result(None)
+    return True
 
 
 def stalled() -> TimedOut:

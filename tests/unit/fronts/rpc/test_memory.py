@@ -89,3 +89,15 @@ async def test_whoever_gives_up_at_its_turn_gives_the_turn_back() -> None:
     gone.cancel()
     await asyncio.wait([gone])
     await asyncio.wait_for(memory.begin_read(0), 1)
+
+
+async def test_a_stream_does_not_wait_behind_calls_that_wait_for_their_turn() -> None:
+    memory = Memory(bytes_max=100, reads_max=1)
+    await memory.begin_read(0)
+    memory.take(100)
+    call, stream = await begun(memory.begin_read(60_000)), await begun(memory.room())
+    memory.give(100)
+    await stream
+    assert not call.done()
+    memory.end_read()
+    await call
