@@ -96,6 +96,7 @@ class Server:
             held=node.budget,
             publish_latency={"kafka": node.publish_latency, "native": native.publisher.latency},
             waiting=native.gate.waiting,
+            delivered=native.subscriptions.out,
             nodes=native.cluster.nodes,
             dedup=self._dedup.counts if self._dedup is not None else list,
             is_closing=lambda: self._is_closing,

@@ -19,6 +19,7 @@ from levada.server import Server
 from levada.v1 import stream_pb2 as pb
 from support.broker import make_config, running
 from support.engines import forbid_syncs_here
+from support.native_consumer import NativeConsumer
 from support.rpc import connect_async, record
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -273,3 +274,27 @@ async def test_scraping_waits_for_no_disk(server: Server, monkeypatch: pytest.Mo
     await scrape(server)
     forbid_syncs_here(monkeypatch)
     assert (await scrape(server)).value("levada_topics") is not None
+
+
+async def test_what_native_consumers_get_is_counted_once_and_what_they_have_not_finished_is_shown(
+    server: Server,
+) -> None:
+    """More is in the log than may be delivered: what is read again later is not counted twice."""
+    await server.engine.create(TopicSpec(name="out", partitions=1))
+    async with connect_async(await grpc_client(server)) as client:
+        for _ in range(30):
+            records = [record(b"x" * 100) for _ in range(100)]
+            await client.stream.Publish(pb.PublishRequest(topic="out", records=records))
+        consumer = await NativeConsumer(client, topics=["out"], group="slow", grants=False, raw=True).open()
+        consumer.read_on()
+        await consumer.until(lambda: consumer.count == 1_000)
+        found = await scrape(server)
+        assert found.value("levada_delivered_unfinished_messages", group="slow") == 1_000
+        assert found.value("levada_messages_out_total", topic="out", partition="0") == 1_000
+        await consumer.grant(1_000)
+        await consumer.until(lambda: consumer.count == 2_000)
+        await consumer.grant(1_000)
+        await consumer.until(lambda: consumer.count == 3_000)
+        found = await scrape(server)
+        assert found.value("levada_messages_out_total", topic="out", partition="0") == 3_000
+        await consumer.close()

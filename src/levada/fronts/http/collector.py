@@ -125,6 +125,12 @@ class BrokerCollector:
         yield Table("gauge", f"{name}_messages", f"{doc}.", records)
         sizes = ((_at(at), load.size) for at, load in waiting.items())
         yield Table("gauge", f"{name}_bytes", f"{doc}, in bytes.", sizes)
+        name, doc = (
+            "levada_delivered_unfinished_messages",
+            "Delivered to native consumers of a group and not granted anew.",
+        )
+        delivered = self._sources.delivered()
+        yield Table("gauge", name, doc, ((label("group", group), out) for group, out in delivered.items()))
 
     def _partitions(self) -> Iterator[Table]:
         partitions = self._engine.open_partitions()

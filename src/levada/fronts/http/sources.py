@@ -33,6 +33,8 @@ class Sources:
     publish_latency: Mapping[str, Histogram] = field(default_factory=dict)
     #: What native publishers brought and is not durable yet.
     waiting: Callable[[], Mapping[At, Load]] = dict
+    #: Records that native consumers have and did not grant anew, by group.
+    delivered: Callable[[], Mapping[str, int]] = dict
     dedup: Callable[[], Sequence[Counts]] = list
     nodes: Callable[[], Sized] = tuple
     is_closing: Callable[[], bool] = bool
