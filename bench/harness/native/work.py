@@ -61,6 +61,16 @@ async def batched(work: Work, stream: str, warm: int, count: int) -> dict[str, f
     return await _publish(work, work.publish_many, stream, warm, count)
 
 
+async def awaited(work: Work, stream: str, warm: int, count: int) -> dict[str, float]:
+    """The same, with each hundred acknowledged before the next."""
+
+    async def publish(stream: str, batch: Sequence[Payload]) -> None:
+        await work.publish_many(stream, batch)
+        await work.flush()
+
+    return await _publish(work, publish, stream, warm, count)
+
+
 async def each(work: Work, stream: str, warm: int, count: int) -> dict[str, float]:
     """Publish with one call a message as fast as it goes, until all is acknowledged."""
     return await _publish(work, work.publish_each, stream, warm, count)
