@@ -1,11 +1,11 @@
-"""Keeps the memories: loads and reads them back, sweeps them, notes the time, puts them down. Imported only where dedup is on."""
+"""Keeps the memories: which there are, how they are loaded and read back, when they are forgotten. Imported only where dedup is on."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -15,8 +15,9 @@ from levada.broker.dedup.marks import Marks
 from levada.broker.dedup.memory import Memory
 from levada.broker.dedup.places import Place
 from levada.broker.dedup.rebuild import rebuild
+from levada.broker.dedup.upkeep import Upkeep
 from levada.broker.dedup.warm import warm_up
-from levada.config import MINUTE_MS, TopicConfig
+from levada.config import TopicConfig
 from levada.engine.port import At, Engine, TopicInfo
 from levada.errors import LevadaError, UnknownTopic
 
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from levada.broker.dedup.dedup import Dedup
     from levada.broker.dedup.stored import Partition
     from levada.records.batch import Batch
-
-#: So many new messages, and this part of all, are put down in between.
-_SNAPSHOT_FROM: Final = 1_000_000
-_SNAPSHOT_PART: Final = 0.25
 
 _log = structlog.get_logger("levada.dedup")
 
@@ -43,12 +40,12 @@ class Keeper:
         self.memories: dict[Key, Memory] = {}
         #: How far a snapshot covers a partition.
         self._covered: dict[Place, int] = {}
-        self._marks: dict[str, Marks] = {}
+        #: Of each topic, when it had come how far.
+        self.marks: dict[str, Marks] = {}
         self._loading: dict[str, asyncio.Task[Topic]] = {}
         self._recalling: dict[Key, asyncio.Task[Memory]] = {}
-        self._changed = asyncio.Event()
+        self.upkeep = Upkeep(dedup, self)
         self._jobs: list[asyncio.Task[None]] = []
-        self._saved: dict[Key, int] = {}
         self._removing: set[asyncio.Task[None]] = set()
         warm_up()
 
@@ -56,7 +53,7 @@ class Keeper:
         await self._clear_shelf()
         self._jobs = [
             asyncio.create_task(self._watch(), name="levada-dedup-topics"),
-            asyncio.create_task(self._sweep_for_ever(), name="levada-dedup-sweep"),
+            asyncio.create_task(self.upkeep.run(), name="levada-dedup-sweep"),
         ]
 
     async def close(self) -> None:
@@ -66,9 +63,11 @@ class Keeper:
         if tasks:
             await asyncio.wait(tasks)
         self.forget_unwanted()
-        await self._save_marks()
-        for key in self.memories:
-            await self._save(key)
+        await self.upkeep.put_all_down()
+        await self._removed()
+
+    async def _removed(self) -> None:
+        """Wait until nothing is taken off the shelf any more."""
         if self._removing:
             await asyncio.wait(self._removing)
 
@@ -111,6 +110,9 @@ class Keeper:
             if config.dedup_window_ms <= topic.config.dedup_window_ms:
                 topic.take(config)
                 return
+            # What was too old for the window it had must be read again, snapshot or not.
+            for place in topic.places.values():
+                self._covered.pop(place, None)
         elif topic is not None:
             self._forget(topic)
         loading = self._loading.get(info.name)
@@ -121,10 +123,11 @@ class Keeper:
 
     async def _load(self, info: TopicInfo, config: TopicConfig) -> Topic:
         """Bring a topic's messages to mind."""
+        await self._removed()
         key = Key.of(info.id, config)
         memory = await self._recall(key, config)
         topic = Topic(info.name, info.id, config, memory)
-        marks = self._marks[info.name] = await self._dedup.in_thread(
+        marks = self.marks[info.name] = await self._dedup.in_thread(
             partial(saving.load_marks, self._dedup.shelf, info.id)
         )
         now_ms = self._dedup.now_ms()
@@ -136,13 +139,13 @@ class Keeper:
                 self._engine, memory, place, partition, marks,
                 covered=self._covered.get(place, 0), now_ms=now_ms, window_ms=config.dedup_window_ms,
             )  # fmt: skip
-        self._note(topic)
-        await self._save_marks_of(topic)
-        if self._dedup.view.by_id(info.id) is None:
-            memory.forget_topic(info.id)
-            raise UnknownTopic(f"topic {info.name} was deleted")
+        self.upkeep.note(topic)
+        await self.upkeep.save_marks(topic)
         self._dedup.topics[info.name] = topic
-        self._changed.set()
+        self.forget_unwanted()  # it may have changed meanwhile
+        if self._dedup.view.by_id(info.id) is None:
+            raise UnknownTopic(f"topic {info.name} was deleted")
+        self.upkeep.topics_changed()
         _log.info("messages remembered", topic=info.name, batches_read=read, entries=len(memory))
         return topic
 
@@ -165,11 +168,12 @@ class Keeper:
                     at = At(info.name, index)
                     ends[Place(info.id, at)] = self._dedup.partition_of(at).log_end
         window_ms = max([config.dedup_window_ms, *(self._config(peer).dedup_window_ms for peer in self._peers(key))])
-        load = partial(saving.load, self._dedup.shelf, key, ends=ends, cutoff_ms=self._dedup.now_ms() - window_ms)
+        now_ms = self._dedup.now_ms()
+        load = partial(saving.load, self._dedup.shelf, key, ends=ends, now_ms=now_ms, window_ms=window_ms)
         memory, covered = await self._dedup.in_thread(load)
         self._covered.update(covered)
         self.memories[key] = memory
-        self._saved[key] = memory.table.arrivals
+        self.upkeep.recalled(key, memory)
         return memory
 
     def add_place(self, topic: Topic, partition: Partition) -> Place:
@@ -199,7 +203,7 @@ class Keeper:
     def _forget(self, topic: Topic) -> None:
         if self._dedup.topics.get(topic.name) is topic:
             del self._dedup.topics[topic.name]
-            self._marks.pop(topic.name, None)
+            self.marks.pop(topic.name, None)
         for index, place in topic.places.items():
             self._covered.pop(place, None)
             self._stop_observing(topic, At(topic.name, index))
@@ -207,7 +211,9 @@ class Keeper:
         if topic.key.topic_id is not None:
             self.memories.pop(topic.key, None)
         names = saving.names(topic.topic_id, topic.key)
-        removing = asyncio.ensure_future(self._on_shelf(partial(saving.remove, self._dedup.shelf, names), topic.name))
+        removing = asyncio.ensure_future(
+            self.upkeep.on_shelf(partial(saving.remove, self._dedup.shelf, names), topic.name)
+        )
         self._removing.add(removing)
         removing.add_done_callback(self._removing.discard)
 
@@ -224,83 +230,4 @@ class Keeper:
             name for info in self._dedup.view.all() if (key := self._key(info)) for name in saving.names(info.id, key)
         }
         wanted |= {saving.snapshot_name(Key(None, by_id)) for by_id in (True, False)}
-        await self._on_shelf(partial(saving.clear, self._dedup.shelf, wanted), "deleted topics")
-
-    # Upkeep
-
-    async def _sweep_for_ever(self) -> None:
-        while True:
-            await self._pause()
-            try:
-                await self.sweep()
-            except LevadaError as reason:
-                _log.warning("dedup memory not swept", reason=str(reason))
-
-    async def _pause(self) -> None:
-        """Until the next sweep is due; a topic that comes meanwhile may want it sooner."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        while True:
-            self._changed.clear()
-            pauses = [topic.config.dedup_sweep_ms for topic in self._dedup.topics.values()]
-            try:
-                async with asyncio.timeout_at(began + min(pauses, default=MINUTE_MS) / 1000):
-                    await self._changed.wait()
-            except TimeoutError:
-                return
-
-    async def sweep(self) -> None:
-        """Forget what is past the window, note the time, and put down what has grown much."""
-        self.forget_unwanted()
-        for key, memory in list(self.memories.items()):
-            windows = [topic.config.dedup_window_ms for topic in self._dedup.topics.values() if topic.memory is memory]
-            if windows:
-                for _ in memory.sweep(self._dedup.now_ms(), max(windows)):
-                    await asyncio.sleep(0)
-            grown = memory.table.arrivals - self._saved.get(key, 0)
-            if grown >= max(_SNAPSHOT_FROM, _SNAPSHOT_PART * len(memory)):
-                await self._save(key)
-        for topic in self._dedup.topics.values():
-            self._note(topic)
-        await self._save_marks()
-
-    def _note(self, topic: Topic) -> None:
-        now_ms, marks = self._dedup.now_ms(), self._marks[topic.name]
-        for index in topic.places:
-            marks.note(index, self._dedup.partition_of(At(topic.name, index)).log_end, now_ms)
-        marks.forget_before(now_ms - topic.config.dedup_window_ms)
-
-    async def _save_marks(self) -> None:
-        for topic in list(self._dedup.topics.values()):
-            await self._save_marks_of(topic)
-
-    async def _save_marks_of(self, topic: Topic) -> None:
-        marks = self._marks.get(topic.name)
-        if marks is not None:
-            save = partial(saving.save_marks, self._dedup.shelf, topic.topic_id, marks.encode())
-            await self._on_shelf(save, topic.name)
-
-    async def _on_shelf(self, work: Callable[[], None], what: str) -> None:
-        """In a worker thread. Where the disk will not have it, the next start takes longer, and nothing else."""
-        try:
-            await self._dedup.in_thread(work)
-        except OSError as reason:
-            _log.warning("dedup memory not put down", of=what, reason=str(reason))
-
-    async def _save(self, key: Key) -> None:
-        """Put a memory down. Where its transactions are open, or its log not durable, the snapshot covers it up to there."""
-        memory = self.memories.get(key)
-        if memory is None:
-            return
-        covered = {
-            place: self._dedup.partition_of(place.at).stable_end
-            for topic in self._dedup.topics.values()
-            if topic.memory is memory
-            for place in topic.places.values()
-        }
-        arrivals = memory.table.arrivals
-        try:
-            if await saving.save(self._dedup.shelf, key, memory, covered, self._dedup.in_thread):
-                self._saved[key] = arrivals
-        except OSError as reason:
-            _log.warning("dedup memory not put down", of=saving.snapshot_name(key), reason=str(reason))
+        await self.upkeep.on_shelf(partial(saving.clear, self._dedup.shelf, wanted), "deleted topics")

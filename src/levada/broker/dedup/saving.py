@@ -38,14 +38,16 @@ def names(topic_id: UUID, key: Key) -> list[str]:
 # In worker threads
 
 
-def load(shelf: Shelf, key: Key, *, ends: Mapping[Place, int], cutoff_ms: int) -> tuple[Memory, dict[Place, int]]:
+def load(
+    shelf: Shelf, key: Key, *, ends: Mapping[Place, int], now_ms: int, window_ms: int
+) -> tuple[Memory, dict[Place, int]]:
     """A memory and up to where it covers each place: a new one and nothing, where there is no snapshot that can be used."""
     name = snapshot_name(key)
     try:
         parts = shelf.parts(name)
         first = next(parts, None)
         if first is not None:
-            return snapshot.decode(_again(first, parts), by_id=key.by_id, ends=ends, cutoff_ms=cutoff_ms)
+            return snapshot.decode(_again(first, parts), by_id=key.by_id, ends=ends, now_ms=now_ms, window_ms=window_ms)
     except (DamagedIndex, OSError) as reason:
         _log.warning("dedup snapshot of no use; the log is read instead", name=name, reason=str(reason))
     return Memory(by_id=key.by_id), {}
@@ -88,7 +90,9 @@ def clear(shelf: Shelf, wanted: set[str]) -> None:
 # On the loop
 
 
-async def save(shelf: Shelf, key: Key, memory: Memory, covered: Mapping[Place, int], in_thread: Workers) -> bool:
+async def save(
+    shelf: Shelf, key: Key, memory: Memory, covered: Mapping[Place, int], window_ms: int, in_thread: Workers
+) -> bool:
     """Write a snapshot while the broker goes on: copied here, a part at a time, and written in worker threads.
 
     False where the memory changed its shape before the end; the snapshot that was there stays.
@@ -96,7 +100,7 @@ async def save(shelf: Shelf, key: Key, memory: Memory, covered: Mapping[Place, i
     shifts = memory.table.shifts
     piece = await in_thread(partial(shelf.begin, snapshot_name(key)))
     try:
-        for part in snapshot.encode(memory, covered):
+        for part in snapshot.encode(memory, covered, window_ms):
             await in_thread(partial(piece.write, part))
             if memory.table.shifts != shifts:
                 await in_thread(piece.discard)

@@ -1,10 +1,10 @@
 """A memory as bytes, so that after a restart only what came after it must be read from the log.
 
-    a line of JSON: format, by_id, seed, entries, and for each place: topic id, topic, partition, up to which offset it is covered
+    a line of JSON: format, by_id, seed, window_ms, entries, and for each place: topic id, topic, partition, up to which offset it is covered
     the entries, 32 bytes each as in slots.py, in this machine's byte order
     4 bytes, big-endian: CRC-32C of all before
 
-An entry at or beyond the offset up to which its place is covered does not count: it will be met again in the log. Anything that
+A snapshot of a shorter window than is wanted now covers nothing: what it had forgotten is read again. An entry at or beyond the offset up to which its place is covered does not count: it will be met again in the log. Anything that
 does not fit makes the whole snapshot worthless: the log has it all.
 """
 
@@ -21,7 +21,7 @@ from crc32c import crc32c
 
 from levada.broker.dedup.memory import Memory
 from levada.broker.dedup.places import Place
-from levada.broker.dedup.table import FILLED_MAX, Entries, Table, place_of
+from levada.broker.dedup.table import FILLED_MAX, Entries, Table, place_of, time_of
 from levada.engine.port import At
 from levada.errors import DamagedIndex
 
@@ -31,10 +31,17 @@ _CRC: Final = 4
 _FOREVER_MS: Final = 1 << 62
 
 
-def encode(memory: Memory, covered: Mapping[Place, int]) -> Iterator[bytes]:
+def encode(memory: Memory, covered: Mapping[Place, int], window_ms: int) -> Iterator[bytes]:
     """The snapshot, a part at a time. Worthless, and not to be kept, if `memory.table.shifts` changes before its end."""
     places = [[str(place.topic_id), *place.at, covered.get(place, 0)] for place in memory.places.all]
-    head = {"format": _FORMAT, "by_id": memory.by_id, "seed": memory.seed, "entries": len(memory), "places": places}
+    head = {
+        "format": _FORMAT,
+        "by_id": memory.by_id,
+        "seed": memory.seed,
+        "window_ms": window_ms,
+        "entries": len(memory),
+        "places": places,
+    }
     part = json.dumps(head).encode() + b"\n"
     crc = crc32c(part)
     yield part
@@ -47,9 +54,9 @@ def encode(memory: Memory, covered: Mapping[Place, int]) -> Iterator[bytes]:
 
 
 def decode(
-    parts: Iterator[bytes], *, by_id: bool, ends: Mapping[Place, int], cutoff_ms: int
+    parts: Iterator[bytes], *, by_id: bool, ends: Mapping[Place, int], now_ms: int, window_ms: int
 ) -> tuple[Memory, dict[Place, int]]:
-    """The memory of a snapshot without what was first seen at or before `cutoff_ms`; and up to where it covers each place.
+    """The memory of a snapshot without what is past the window; and up to where it covers each place.
 
     `ends` are the places that still count, and how far their logs go: what a snapshot knows beyond that was lost. DamagedIndex.
     """
@@ -73,9 +80,11 @@ def decode(
             numbers = place_of(entries).astype(np.int64)
             if len(numbers) and numbers.max() >= len(head["places"]):
                 raise DamagedIndex("the snapshot names places that it does not list")
-            known = np.ascontiguousarray(entries[entries[:, 3] < limits[numbers]])
-            memory.table.merge(known, _FOREVER_MS, cutoff_ms, memory.places.dead)
+            known = entries[(entries[:, 3] < limits[numbers]) & (time_of(entries) > max(0, now_ms - window_ms))]
+            memory.table.merge(np.ascontiguousarray(known), _FOREVER_MS, now_ms - window_ms, memory.places.dead)
         reader.check()
+        if head["window_ms"] < window_ms:
+            covered.clear()
     except (ValueError, KeyError, TypeError, StopIteration, OverflowError) as reason:
         raise DamagedIndex(f"the snapshot cannot be read: {reason!r}") from None
     return memory, covered

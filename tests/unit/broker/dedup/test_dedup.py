@@ -12,6 +12,7 @@ import pytest
 
 from levada.broker.dedup import Counts, Dedup
 from levada.broker.dedup import keeper as keeper_module
+from levada.broker.dedup import upkeep as upkeep_module
 from levada.engine.embedded.engine import EmbeddedEngine
 from levada.engine.port import Acks, At, TopicSpec
 from levada.errors import InvalidRecord, StorageFull, UnknownTopic
@@ -229,7 +230,7 @@ async def test_a_copy_counts_from_when_it_came_whatever_its_timestamp(tmp_path: 
         await w.create()
         await w.publish(b"old", timestamp_ms=5)
         clock.ms += WINDOW // 2
-        await w.dedup._keeper.sweep()  # type: ignore[union-attr]
+        await w.dedup._keeper.upkeep.sweep()  # type: ignore[union-attr]
         await w.publish(b"ahead", timestamp_ms=clock.ms + 30_000)
         killed = as_killed(tmp_path / "data")
     clock.ms += WINDOW // 2 - 1
@@ -237,6 +238,86 @@ async def test_a_copy_counts_from_when_it_came_whatever_its_timestamp(tmp_path: 
         assert await w.publish(b"old", b"ahead") == [(0, 0, True), (0, 1, True)]
         clock.ms += 1
         assert (await w.publish(b"old"))[0][2] is False
+
+
+async def test_a_window_made_longer_brings_back_what_a_snapshot_had_forgotten(tmp_path: Path) -> None:
+    clock = Clock()
+    async with world(tmp_path, clock=clock) as w:
+        await w.create(levada_dedup_window_ms="100")
+        await w.publish(b"a")
+        clock.ms += 100
+        await w.publish(b"b")
+        await w.dedup._keeper.upkeep.sweep()  # type: ignore[union-attr]
+    async with world(tmp_path, clock=clock) as w:
+        await w.publish(b"c")
+        assert w.dedup.counts() == [Counts("t", 0, 0, 2)], "a is past the window"
+        await w.engine.alter("t", {"levada.dedup.window.ms": str(WINDOW)})
+        assert await w.publish(b"a", b"b", b"c") == [(0, 0, True), (0, 1, True), (0, 2, True)]
+        await w.engine.alter("t", {"levada.dedup.window.ms": "100"})
+        assert await w.publish(b"a") == [(0, 3, False)], "and a shorter one takes it away"
+
+
+async def test_what_has_grown_much_is_put_down_while_the_broker_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep_module, "SNAPSHOT_FROM", 100)
+    async with world(tmp_path / "data") as w:
+        await w.create()
+        await w.publish(*(b"%d" % number for number in range(99)))
+        upkeep = w.dedup._keeper.upkeep  # type: ignore[union-attr]
+        await upkeep.sweep()
+        assert not list((tmp_path / "data" / "dedup").glob("*.payload")), "not yet"
+        await w.publish(b"99")
+        sweeping = asyncio.ensure_future(upkeep.sweep())
+        await asyncio.sleep(0)
+        await w.publish(b"meanwhile")
+        await sweeping
+        assert list((tmp_path / "data" / "dedup").glob("*.payload"))
+        killed = as_killed(tmp_path / "data")
+    async with world(killed) as w:
+        assert await w.publish(b"0", b"99", b"meanwhile", b"new") == [
+            (0, 0, True), (0, 99, True), (0, 100, True), (0, 101, False),
+        ]  # fmt: skip
+
+
+async def test_a_snapshot_is_given_up_when_the_table_changes_its_shape_under_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await w.create()
+        await w.publish(b"a")
+        keeper = w.dedup._keeper
+        assert keeper is not None
+        await keeper.upkeep.put_all_down()
+        (file,) = (tmp_path / "dedup").glob("*.payload")
+        before = file.read_bytes()
+        saving = asyncio.ensure_future(keeper.upkeep.put_all_down())
+        memory = w.dedup.topics["t"].memory
+        while not saving.done():
+            memory.table.shifts += 1
+            await asyncio.sleep(0)
+        await saving
+        assert file.read_bytes() == before
+        assert [each.name for each in (tmp_path / "dedup").glob("*.new")] == []
+
+
+async def test_a_full_disk_keeps_nobody_from_starting_or_stopping(tmp_path: Path) -> None:
+    disk = ScarceDisk()
+    async with world(tmp_path, disk=disk) as w:
+        await w.create()
+        await w.publish(b"a")
+        disk.room = 0
+    async with world(tmp_path) as w:
+        assert await w.publish(b"a") == [(0, 0, True)]
+
+
+@pytest.mark.parametrize("dense", [False, True])
+async def test_the_brokers_time_stays_on_what_is_left(tmp_path: Path, dense: bool) -> None:
+    async with world(tmp_path) as w:
+        await w.create(message_timestamp_type="LogAppendTime")
+        await w.publish(b"a")
+        w.clock.ms += 50
+        await w.publish(b"a", b"b", dense=dense, timestamp_ms=5)
+        found = (await records(w.engine, AT))[-1]
+        assert (found.value, found.timestamp_ms) == (b"b", START_MS + 50)
 
 
 # Forgetting
@@ -249,7 +330,7 @@ async def test_a_sweep_forgets_what_is_past_the_window(tmp_path: Path) -> None:
         w.clock.ms += WINDOW - 1
         await w.publish(b"c")
         w.clock.ms += 1
-        await w.dedup._keeper.sweep()  # type: ignore[union-attr]
+        await w.dedup._keeper.upkeep.sweep()  # type: ignore[union-attr]
         assert w.dedup.counts() == [Counts("t", 0, 2, 1)]
 
 

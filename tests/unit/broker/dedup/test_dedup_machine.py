@@ -237,7 +237,7 @@ class DedupMachine(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         if self.dedup._keeper is not None:
-            self.run(self.dedup._keeper.sweep())
+            self.run(self.dedup._keeper.upkeep.sweep())
 
     # Stopping
 

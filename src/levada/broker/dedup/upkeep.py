@@ -1,0 +1,135 @@
+"""What memories need from time to time: swept, the time noted, put down. Imported only where dedup is on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from levada.broker.dedup import saving
+from levada.config import MINUTE_MS
+from levada.engine.port import At
+from levada.errors import LevadaError
+
+if TYPE_CHECKING:
+    from levada.broker.dedup.dedup import Dedup, Key, Topic
+    from levada.broker.dedup.keeper import Keeper
+    from levada.broker.dedup.memory import Memory
+
+#: So many new messages, and this part of all, are put down in between.
+SNAPSHOT_FROM: Final = 1_000_000
+SNAPSHOT_PART: Final = 0.25
+
+_log = structlog.get_logger("levada.dedup")
+
+
+class Upkeep:
+    """Looks after the memories that a keeper has."""
+
+    def __init__(self, dedup: Dedup, keeper: Keeper) -> None:
+        self._dedup = dedup
+        self._keeper = keeper
+        self._changed = asyncio.Event()
+        #: How many messages a memory had taken when it was last put down.
+        self._saved: dict[Key, int] = {}
+
+    async def run(self) -> None:
+        """Sweep for ever."""
+        while True:
+            await self._pause()
+            try:
+                await self.sweep()
+            except LevadaError as reason:
+                _log.warning("dedup memory not swept", reason=str(reason))
+
+    async def _pause(self) -> None:
+        """Until the next sweep is due; a topic that comes meanwhile may want it sooner."""
+        began = asyncio.get_running_loop().time()
+        while True:
+            self._changed.clear()
+            pauses = [topic.config.dedup_sweep_ms for topic in self._dedup.topics.values()]
+            try:
+                async with asyncio.timeout_at(began + min(pauses, default=MINUTE_MS) / 1000):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
+
+    def topics_changed(self) -> None:
+        self._changed.set()
+
+    async def sweep(self) -> None:
+        """Forget what is past the window, note the time, and put down what has grown much."""
+        self._keeper.forget_unwanted()
+        for key, memory in list(self._keeper.memories.items()):
+            if window_ms := self._window_ms(memory):
+                for _ in memory.sweep(self._dedup.now_ms(), window_ms):
+                    await asyncio.sleep(0)
+            grown = memory.table.arrivals - self._saved.get(key, 0)
+            if grown >= max(SNAPSHOT_FROM, SNAPSHOT_PART * len(memory)):
+                await self._save(key)
+        for topic in list(self._dedup.topics.values()):
+            self.note(topic)
+            await self.save_marks(topic)
+
+    def _window_ms(self, memory: Memory) -> int:
+        """The longest of those who use it; 0 where nobody does."""
+        return max((topic.config.dedup_window_ms for topic in self._users(memory)), default=0)
+
+    def _users(self, memory: Memory) -> list[Topic]:
+        return [topic for topic in self._dedup.topics.values() if topic.memory is memory]
+
+    # Putting down
+
+    def recalled(self, key: Key, memory: Memory) -> None:
+        """It is as it was put down."""
+        self._saved[key] = memory.table.arrivals
+
+    async def put_all_down(self) -> None:
+        for topic in list(self._dedup.topics.values()):
+            self.note(topic)
+            await self.save_marks(topic)
+        for key in list(self._keeper.memories):
+            await self._save(key)
+
+    def note(self, topic: Topic) -> None:
+        """How far the topic's partitions have come by now."""
+        marks = self._keeper.marks.get(topic.name)
+        if marks is None:
+            return
+        now_ms = self._dedup.now_ms()
+        for index in topic.places:
+            marks.note(index, self._dedup.partition_of(At(topic.name, index)).log_end, now_ms)
+        marks.forget_before(now_ms - topic.config.dedup_window_ms)
+
+    async def save_marks(self, topic: Topic) -> None:
+        marks = self._keeper.marks.get(topic.name)
+        if marks is not None:
+            save = partial(saving.save_marks, self._dedup.shelf, topic.topic_id, marks.encode())
+            await self.on_shelf(save, topic.name)
+
+    async def on_shelf(self, work: Callable[[], None], what: str) -> None:
+        """In a worker thread. Where the disk will not have it, the next start takes longer, and nothing else."""
+        try:
+            await self._dedup.in_thread(work)
+        except OSError as reason:
+            _log.warning("dedup memory not put down", of=what, reason=str(reason))
+
+    async def _save(self, key: Key) -> None:
+        """Put a memory down. Where its transactions are open, or its log not durable, the snapshot covers it up to there."""
+        memory = self._keeper.memories.get(key)
+        if memory is None or not (window_ms := self._window_ms(memory)):
+            return
+        covered = {
+            place: self._dedup.partition_of(place.at).stable_end
+            for topic in self._users(memory)
+            for place in topic.places.values()
+        }
+        arrivals = memory.table.arrivals
+        try:
+            if await saving.save(self._dedup.shelf, key, memory, covered, window_ms, self._dedup.in_thread):
+                self._saved[key] = arrivals
+        except OSError as reason:
+            _log.warning("dedup memory not put down", of=saving.snapshot_name(key), reason=str(reason))
