@@ -284,6 +284,10 @@ class EmbeddedEngine(Engine):
         """Partitions that are still to be brought in order after a crash."""
         return self._partitions.unrecovered
 
+    def end_of(self, at: At) -> int:
+        """As `bounds`, its end alone, for measuring: most partitions need not be opened for it."""
+        return self._partitions.end_of(at)
+
     def records(self) -> tuple[int, int]:
         """Records that came in and went out since the start."""
         return self._partitions.records()

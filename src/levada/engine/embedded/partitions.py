@@ -92,6 +92,16 @@ class Partitions:
         found = self._open.get((topic, index))  # type: ignore[call-overload]  # an At is that tuple
         return found if found is not None else self._open_first(topic, index)
 
+    def end_of(self, at: At) -> int:
+        """The end of what readers see; of a partition that was closed well without opening it. UnknownTopic, UnknownPartition."""
+        partition = self._open.get(at)
+        if partition is not None:
+            return partition.end
+        info, recovery = self._registry.get(at.topic), self._data.recovery
+        if info is None or at.partition >= info.partitions or at in recovery.unrecovered or at not in recovery.points:
+            return self.get(*at).end
+        return recovery.points[at]
+
     def records(self) -> tuple[int, int]:
         """How many came in and went out since the start, of all topics together."""
         partitions = self._open.values()

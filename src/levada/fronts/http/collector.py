@@ -150,7 +150,7 @@ class BrokerCollector:
             name = label("group", group)
             for at, committed in store.fetch(group).items():
                 try:
-                    end = self._engine.partition(*at).end
+                    end = self._engine.end_of(at)
                 except LevadaError:
                     continue  # deleted while we looked, or it cannot be opened: then its writers and readers are told
                 yield f"{name},{_at(at)}", max(0, end - committed.offset)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterable, Iterator
+from time import perf_counter_ns
 from typing import Final, Literal, NamedTuple
 
 from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-#: Samples written in one turn of the loop: about a millisecond's work.
-PIECE: Final = 500
+#: How long one piece may take, and after how many samples the clock is looked at: a sample may have to open a partition first.
+PIECE_NS: Final = 1_000_000
+FEW: Final = 16
 
 
 class Table(NamedTuple):
@@ -29,9 +31,15 @@ class Table(NamedTuple):
 
     def pieces(self) -> Iterator[bytes]:
         yield f"# HELP {self.name} {self.doc}\n# TYPE {self.name} {self.kind}\n".encode()
-        rows, name = iter(self.rows), self.name
-        while lines := [f"{name}{{{labels}}} {value}\n" for labels, value in itertools.islice(rows, PIECE)]:
-            yield "".join(lines).encode()
+        rows, name, lines = iter(self.rows), self.name, list[str]()
+        until_ns = perf_counter_ns() + PIECE_NS
+        while few := [f"{name}{{{labels}}} {value}\n" for labels, value in itertools.islice(rows, FEW)]:
+            lines += few
+            if perf_counter_ns() > until_ns:
+                yield "".join(lines).encode()
+                lines.clear()
+                until_ns = perf_counter_ns() + PIECE_NS
+        yield "".join(lines).encode()
 
 
 class _Family(Collector):

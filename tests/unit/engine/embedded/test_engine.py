@@ -21,6 +21,7 @@ from levada.errors import (
     StorageFailed,
     StorageFull,
     TopicExists,
+    UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
 )
@@ -599,3 +600,24 @@ async def test_a_failed_sync_ends_writing_to_that_partition_alone(data: Path) ->
         assert (await values(engine, broken))[0] == b"before"
         await engine.append(broken, batch_of(b"after"))
         assert (await values(engine, broken))[-1] == b"after"
+
+
+async def test_the_end_of_a_partition_that_was_closed_well_is_known_without_opening_it(tmp_path: Path) -> None:
+    async with running(tmp_path / "data") as engine:
+        at = await make_topic(engine, "t", 3)
+        for _ in range(3):
+            await engine.append(at, batch_of(b"x"))
+        assert engine.end_of(at) == 3
+        killed = as_killed(tmp_path / "data")
+    async with running(tmp_path / "data") as engine:
+        opened = len(engine.open_partitions())
+        assert engine.end_of(at) == 3
+        assert len(engine.open_partitions()) == opened
+        assert engine.end_of(At("t", 2)) == 0
+        for unknown, error in ((At("t", 3), UnknownPartition), (At("u", 0), UnknownTopic)):
+            with pytest.raises(error):
+                engine.end_of(unknown)
+        await engine.append(at, batch_of(b"x"))
+        assert engine.end_of(at) == 4
+    async with running(killed) as engine:
+        assert engine.end_of(at) == 3

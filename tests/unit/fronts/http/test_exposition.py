@@ -1,24 +1,33 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from levada.fronts.http.exposition import PIECE, Table, exposition, label
+from levada.fronts.http.exposition import FEW, PIECE_NS, Table, exposition, label
 
 
 async def text_of(*families: Table) -> str:
     return b"".join([piece async for piece in exposition(families)]).decode()
 
 
+def slow_rows(count: int) -> Iterator[tuple[str, int]]:
+    for number in range(count):
+        if number % FEW == 0:
+            time.sleep(PIECE_NS / 1e9)
+        yield label("n", str(number)), number
+
+
 async def test_a_table_is_written_in_pieces_under_one_heading() -> None:
-    rows = [(label("n", str(number)), number) for number in range(2 * PIECE + 1)]
-    table = Table("counter", "things_total", "Things.", iter(rows))
-    assert len(list(table.pieces())) == 4
-    text = await text_of(Table("counter", "things_total", "Things.", rows))
+    count = 10 * FEW + 1
+    assert len(list(Table("counter", "things_total", "Things.", slow_rows(count)).pieces())) == 13
+    text = await text_of(Table("counter", "things_total", "Things.", slow_rows(count)))
     (family,) = text_string_to_metric_families(text)
     assert (family.name, family.type, family.documentation) == ("things", "counter", "Things.")
-    assert [sample.value for sample in family.samples] == list(range(2 * PIECE + 1))
+    assert [sample.value for sample in family.samples] == list(range(count))
 
 
 async def test_an_empty_table_still_says_what_it_is() -> None:
