@@ -44,7 +44,7 @@ $(VENV)/.runtime: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable . --group dev
+	$(BIN)/pip install --quiet --editable '.[spark]' --group dev
 	@touch $@ $(VENV)/.runtime
 
 proto: $(VENV)/.dev  ## Generate the code of src/levada/v1 from its .proto files

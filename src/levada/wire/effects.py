@@ -63,13 +63,19 @@ def ask_all(sends: Iterable[Send]) -> Steps[list[Any]]:
     outcomes: list[Any] = []
     for send in sends:
         try:
-            outcomes.append(Wait((yield Post(send))))
+            outcomes.append((yield Post(send)))
         except LevadaError as error:
             outcomes.append(error)
-    for index, outcome in enumerate(outcomes):
-        if isinstance(outcome, Wait):
+    return (yield from wait_all(outcomes))
+
+
+def wait_all(tickets: Iterable[Any]) -> Steps[list[Any]]:
+    """The answers to requests under way, or what went wrong with them; a request that never left is its error already."""
+    outcomes = list(tickets)
+    for index, ticket in enumerate(outcomes):
+        if not isinstance(ticket, LevadaError):
             try:
-                outcomes[index] = yield outcome
+                outcomes[index] = yield Wait(ticket)
             except LevadaError as error:
                 outcomes[index] = error
     return outcomes

@@ -11,7 +11,8 @@ from levada.wire.apis import ApiKey
 from levada.wire.calls.core import Core, Outcome
 from levada.wire.calls.layout import by_topic, have_ids, keyed, named, partitions_of, topic_rows
 from levada.wire.codec import Message
-from levada.wire.effects import Send, Steps, call
+from levada.wire.codes import ErrorCode
+from levada.wire.effects import Post, Send, Steps, call, wait_all
 from levada.wire.endpoints import Endpoint
 from levada.wire.fetch import Fetched, FetchResponse, Wanted
 from levada.wire.primitives import Buffer
@@ -23,6 +24,14 @@ class _Limits(NamedTuple):
     min_bytes: int
     max_bytes: int
     isolation_level: int
+
+
+class Ahead(NamedTuple):
+    """A Fetch of one partition that is under way."""
+
+    at: TopicPartition
+    node: int
+    ticket: Any
 
 
 class FetchCalls(Core):
@@ -57,6 +66,35 @@ class FetchCalls(Core):
 
         return (yield from self._ask_leaders(held, send_of, self._fetched, retry, enough=has_records))
 
+    @call
+    def begin_fetch(
+        self,
+        at: tuple[str, int],
+        offset: int,
+        *,
+        max_wait_ms: int = 500,
+        max_bytes: int = 1 << 20,
+        isolation: int = READ_UNCOMMITTED,
+        timeout_ms: int | None = None,
+    ) -> Steps[Ahead]:
+        """Ask for the batches of one partition from this offset on and do not wait for them: `end_fetch` does."""
+        retry, place = self._retry(timeout_ms), TopicPartition(*at)
+        yield from self._know([place], retry)
+        ((node, _),) = self._leading([place])
+        limits = _Limits(max_wait_ms, 1, max_bytes, isolation)
+        ticket = yield Post(self._fetch_send(node, {place: offset}, max_bytes, limits, retry))
+        return Ahead(place, node, ticket)
+
+    @call
+    def end_fetch(self, ahead: Ahead) -> Steps[Fetched]:
+        """The answer to a Fetch under way. It was tried once: after any error, `fetch` tries again. See there."""
+        (answer,) = yield from wait_all([ahead.ticket])
+        done: dict[TopicPartition, Fetched] = {}
+        failures = self._sort_out([(ahead.node, [ahead.at])], [answer], self._fetched, done)
+        if failures:
+            raise failures[0]
+        return done[ahead.at]
+
     def _fetch_send(
         self,
         node: int,
@@ -89,6 +127,9 @@ class FetchCalls(Core):
     def _fetched(self, answer: FetchResponse, ats: list[TopicPartition]) -> tuple[list[Outcome], Sequence[Endpoint]]:
         if answer.error_code:
             return [Outcome(at, answer.error_code) for at in ats], ()
+        if answer.throttle_ms and not answer.topics:
+            # A broker whose quota is used up answers with nothing at all (KIP-219).
+            return [Outcome(at, ErrorCode.THROTTLING_QUOTA_EXCEEDED) for at in ats], ()
         outcomes = [
             Outcome(
                 TopicPartition(self.cluster.name_of(topic) or "", one.partition),

@@ -1,0 +1,1 @@
+"""Spark on topics: source, sink, pipelines and jobs. Brokers are met over `levada.wire` only."""
