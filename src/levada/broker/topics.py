@@ -7,6 +7,7 @@ added, fewer are refused. (Over the Kafka wire Kafka's answers hold instead, TOP
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
@@ -35,6 +36,8 @@ from levada.errors import (
 OWN_PREFIX: Final = "__levada."
 DEAD_LETTER_PREFIX: Final = "dlq."
 BOOKKEEPING_TOPICS: Final = frozenset({TOPICS, CONSUMER_OFFSETS, TRANSACTION_STATE})
+#: So many partitions are looked at in one turn of the loop.
+_LOOKS: Final = 16
 #: Where keys go in topics that are made natively, unless they say something else.
 NATIVE_ROUTER: Final = "fnv1a64"
 #: Longest name of a topic that is read as a queue: its dead letters go to `dlq.<topic>`.
@@ -199,7 +202,11 @@ class Topics:
     async def describe(self, name: str) -> Description:
         """UnknownTopic."""
         info = self.get(name)
-        bounds = [await self._engine.bounds(At(name, partition)) for partition in range(info.partitions)]
+        bounds = []
+        for partition in range(info.partitions):
+            bounds.append(await self._engine.bounds(At(name, partition)))
+            if partition % _LOOKS == 0:
+                await asyncio.sleep(0)  # the first look at a partition opens its files: let others have their turn
         return Description(info, bounds, [self._setting(each, info) for each in TOPIC_SETTINGS.values()])
 
     def _setting(self, setting: Setting, info: TopicInfo) -> SettingValue:
