@@ -106,6 +106,10 @@ class Lane:
 
     # What the broker answers
 
+    def awaits(self, parcel: Parcel) -> bool:
+        """False where it failed together with another while it was on its way: its answer changes nothing any more."""
+        return parcel in self._order
+
     def landed(self, parcel: Parcel, outcome: Landed) -> bool:
         """It is stored. True when all of its draft is settled."""
         self._flying.remove(parcel)
@@ -156,11 +160,13 @@ class Lane:
 
     def cut(self) -> None:
         """The connection is gone: what was on its way may be stored or not. It is sent again as it was."""
+        if self.identity != NOBODY and any(parcel.stamped != self._run for parcel in self._flying):
+            # They would get other sequences now, while the broker may still have them before it with the old ones.
+            self.identity = None
         for parcel in self._flying:
-            parcel.uncertain = True
-        self._waiting.extendleft(reversed(self._flying))
+            parcel.uncertain = parcel.stamped == self._run
+        self._waiting = deque(sorted((*self._flying, *self._waiting), key=lambda each: self._order[each]))
         self._flying.clear()
-        self._waiting = deque(sorted(self._waiting, key=lambda each: self._order[each]))
         self._halted = False
 
     def expired(self, now: float) -> Parcel | None:

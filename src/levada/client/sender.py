@@ -187,7 +187,8 @@ class Sender:
             self._refused(parcels, of_message(answer.error))
         else:
             for (lane, parcel), position in zip(parcels, answer.positions, strict=True):
-                self._landed(lane, parcel, position)
+                if lane.awaits(parcel):
+                    self._landed(lane, parcel, position)
         self._work.set()
 
     def _landed(self, lane: Lane, parcel: Parcel, position: pb.Position) -> None:
@@ -205,6 +206,8 @@ class Sender:
     def _refused(self, parcels: list[tuple[Lane, Parcel]], error: LevadaError) -> None:
         now = time.monotonic()
         for lane, parcel in parcels:
+            if not lane.awaits(parcel):
+                continue
             passing = is_passing(error) and parcel.deadline > now
             if len(parcels) > 1:
                 # One of them was meant. The others may even be stored: each asks again for itself.
