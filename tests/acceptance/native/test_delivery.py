@@ -21,6 +21,8 @@ from support.rpc import Stubs, connect_async, record, refusal_of
 pytestmark = levada_only
 
 Open = Callable[..., Awaitable[NativeConsumer]]
+#: Channels with the same settings would share a connection, and the memory of one that was refused.
+OWN_CONNECTION = {"grpc.use_local_subchannel_pool": 1}
 
 
 @pytest.fixture
@@ -38,9 +40,7 @@ async def open_consumer(broker: Broker) -> AsyncIterator[Open]:
     async with AsyncExitStack() as stack:
 
         async def open_one(*, reads: bool = True, grants: bool = True, **fields: Any) -> NativeConsumer:
-            # Two channels with the same settings would share one connection.
-            options = {"grpc.use_local_subchannel_pool": 1}
-            stubs = await stack.enter_async_context(connect_async(address, **options))
+            stubs = await stack.enter_async_context(connect_async(address, **OWN_CONNECTION))
             consumer = await NativeConsumer(stubs, grants=grants, **fields).open()
             stack.push_async_callback(consumer.close)
             if reads:
@@ -245,14 +245,14 @@ async def test_no_more_is_delivered_than_was_granted(client: Stubs, open_consume
 async def test_13_after_kill_9_a_group_goes_on_where_it_committed_and_nothing_is_lost(own_broker: Broker) -> None:
     """The broker is killed three times while records are published and delivered; nobody looks where it was."""
     assert isinstance(own_broker, LevadaBroker)
-    async with connect_async(own_broker.grpc) as client:
+    async with connect_async(own_broker.grpc, **OWN_CONNECTION) as client:
         await client.stream.CreateTopic(pb.CreateTopicRequest(name="t", partitions=4))  # fsync, the default
     handled: dict[int, set[int]] = {index: set() for index in range(4)}
     acknowledged: Counter[int] = Counter()
     committed: dict[tuple[str, int], int] = {("t", index): 0 for index in range(4)}
     generation = 0
     for _ in range(3):
-        async with connect_async(own_broker.grpc) as client:
+        async with connect_async(own_broker.grpc, **OWN_CONNECTION) as client:
             consumer = await NativeConsumer(client, topics=["t"], group="g").open()
             consumer.read_on()
             await consumer.until(lambda it=consumer: it.assigned)
@@ -273,7 +273,7 @@ async def test_13_after_kill_9_a_group_goes_on_where_it_committed_and_nothing_is
                 assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
                 handled[index].update(offsets)
         own_broker.start()
-    async with connect_async(own_broker.grpc) as client:
+    async with connect_async(own_broker.grpc, **OWN_CONNECTION) as client:
         last = await NativeConsumer(client, topics=["t"], group="g").open()
         last.read_on()
         await last.until(lambda: last.assigned)

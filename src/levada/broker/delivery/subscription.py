@@ -67,7 +67,7 @@ class Subscription:
     def let_run(self) -> None:
         """The consumer will say nothing more: what its transport takes counts as granted, and the call itself as a sign of life."""
         self._pump.free()
-        if self.member_id:
+        if self.member_id and not self._ended.done():
             self._tasks.append(asyncio.create_task(self._keep_alive(), name="levada-keep-alive"))
 
     async def commit(self, offsets: Mapping[At, Committed], generation: int = 0) -> Mapping[At, LevadaError]:
