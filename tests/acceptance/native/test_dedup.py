@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 from confluent_kafka import Producer
 
@@ -245,6 +246,55 @@ def test_a_copy_in_an_aborted_transaction_never_swallows_its_retry(
     assert landed(client.publish(topic, record(b"a")))[0][2], "remembered since it was committed"
     reader = Client(drivers("librdkafka"), shared.bootstrap)
     assert [seen.value for seen in reader.consume(topic, committed=True)] == [b"a"]
+
+
+# Killed in the middle
+
+
+def test_with_kill_9_in_the_middle_every_id_that_is_sent_until_answered_is_stored_once(tmp_path: Path) -> None:
+    """Three publishers send the same ids, each again until it is answered, while the broker is killed and started again."""
+    total, size, publishers, kills = 300, 5, 3, 3
+    ids = [f"id-{number}" for number in range(total)]
+    progress = [0] * publishers
+
+    def publisher(number: int, broker: LevadaBroker) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
+        order = ids[number * total // publishers :] + ids[: number * total // publishers]
+        for start in range(0, total, size):
+            sent = order[start : start + size]
+            made = [record(each.encode(), message_id=each) for each in sent]
+            answer = wait_until(lambda made=made: attempt(broker, made), WAIT_S, "an answer")
+            found.update({each: (place.partition, place.offset) for each, place in zip(sent, answer, strict=True)})
+            progress[number] += len(sent)
+        return found
+
+    def attempt(broker: LevadaBroker, made: list[pb.Record]) -> list[pb.Position] | None:
+        try:
+            with connect(broker.grpc) as client:
+                return client.publish("t", *made)
+        except (grpc.RpcError, grpc.FutureTimeoutError):
+            return None
+
+    with LevadaBroker(tmp_path / "broker") as broker:
+        with connect(broker.grpc) as client:
+            client.create("t", 3, **ID)
+        with ThreadPoolExecutor(publishers) as pool:
+            running = [pool.submit(publisher, number, broker) for number in range(publishers)]
+            for turn in range(kills):
+                goal = (turn + 1) * total // (kills + 2)
+                wait_until(lambda goal=goal: max(progress) >= goal, WAIT_S, "some to be published")
+                broker.kill()
+                broker.start()
+            answers = [each.result() for each in running]
+        with connect(broker.grpc) as client:
+            stored = {
+                (partition, each.offset): each.value.decode()
+                for partition in range(3)
+                for each in client.read("t", partition, limit=10_000).records
+            }
+    assert sorted(stored.values()) == sorted(ids)
+    for found in answers:
+        assert {position: each for each, position in found.items()} == stored
 
 
 # What it costs to those who do not use it
