@@ -85,7 +85,10 @@ class Inbox:
                 raise chunk.error
             if not chunk.is_used_up:
                 return chunk
-            if not polled:
+            # Nothing in it is for readers: it is passed, with what is in hand where something is.
+            if polled:
+                self._polled[chunk.track] = (chunk.handed, chunk.turn)
+            else:
                 chunk.settle()
 
     def next(self) -> Chunk | None:
