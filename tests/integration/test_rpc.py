@@ -517,8 +517,17 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path, server: Server) -> 
 
     taken = server.addresses["grpc"][1]
     other = Server(replace(make_config(tmp_path / "other"), grpc_port=taken))
-    with pytest.raises(CannotListen, match=rf"127\.0\.0\.1:{taken} for gRPC"):
+    with pytest.raises(CannotListen, match=rf"127\.0\.0\.1:{taken} for gRPC: something listens there already"):
         await other.start()
+
+
+@pytest.mark.parametrize("host", ["localhost", "0.0.0.0", ""])
+async def test_hosts_with_several_addresses(tmp_path: Path, host: str) -> None:
+    async with (
+        running(tmp_path, host=host) as server,
+        connect_async(f"127.0.0.1:{server.addresses['grpc'][1]}") as client,
+    ):
+        await create(client)
 
 
 async def test_a_broker_can_do_without(tmp_path: Path) -> None:

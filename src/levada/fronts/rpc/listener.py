@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from typing import Any, Final
 
 import grpc.aio
@@ -45,16 +47,19 @@ class Listener:
 
     async def start(self) -> None:
         """Bind and accept. CannotListen."""
+        place = f"{_bracketed(self._host)}:{self._port}"
+        try:
+            _try(self._host, self._port)
+        except OSError as error:
+            raise CannotListen(f"cannot listen on {place} for gRPC: {_reason(error)}") from error
         self._server = server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
         server.add_generic_rpc_handlers(generic_handlers(self._native, self.calls))
         self._health = await _add_health(server)
         _add_reflection(server)
-        place = f"{_bracketed(self._host)}:{self._port}"
         try:
             self._port = server.add_insecure_port(place)
         except RuntimeError as error:
-            reason = "the address is taken, or not this machine's; port 0 picks a free one"
-            raise CannotListen(f"cannot listen on {place} for gRPC: {reason}") from error
+            raise CannotListen(f"cannot listen on {place} for gRPC: {error}") from error
         await server.start()
 
     @property
@@ -68,6 +73,29 @@ class Listener:
         await self._health.enter_graceful_shutdown()
         await self.calls.drain(grace_s)
         await self._server.stop(_CLOSE_S)
+
+
+def _try(host: str, port: int) -> None:
+    """Listen there for a moment: gRPC says why it cannot on stderr alone. Of a host's addresses one is enough, but none may be taken."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    failures = []
+    for family, kind, protocol, _, address in found:
+        with socket.socket(family, kind, protocol) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind(address)
+                tried.listen(1)
+            except OSError as error:
+                failures.append(error)
+    for failure in failures:
+        if failure.errno == errno.EADDRINUSE or len(failures) == len(found):
+            raise failure
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "something listens there already, another broker perhaps; port 0 picks a free one"
+    return str(error.strerror or error)
 
 
 def _bracketed(host: str) -> str:
