@@ -66,6 +66,29 @@ def decompress(codec: int, data: Bytes, *, limit: int = UNPACKED_BYTES_MAX) -> m
         raise CorruptBatch(f"the {NAMES[codec]} data of the batch is broken, or unpacks beyond {limit} bytes: {reason}")
 
 
+def decompress_into(codec: int, data: Bytes, room: memoryview) -> int:
+    """Unpack records to the beginning of `room` and return how many bytes they are. Errors as with `decompress`, its limit the room."""
+    try:
+        if codec == SNAPPY:
+            blocks, size = _snappy_blocks(data, len(room))
+            _unpack_snappy(blocks, room)
+            return size
+        if codec not in _INTO:
+            raise UnsupportedCompression(f"compression codec {codec} is not known; 0 to {ZSTD} are")
+        return int(_INTO[codec](data, room))
+    except cramjam.DecompressionError as reason:
+        raise CorruptBatch(
+            f"the {NAMES[codec]} data is broken, or unpacks beyond {len(room)} bytes: {reason}"
+        ) from None
+
+
+def _put(data: Bytes, room: memoryview) -> int:
+    if len(data) > len(room):
+        raise InvalidRecord(f"the batch has {len(data)} bytes; at most {len(room)} are taken")
+    room[: len(data)] = data
+    return len(data)
+
+
 def _unpack(unpack_into: Callable[[Bytes, memoryview], int], data: Bytes, bound: int, limit: int) -> memoryview:
     """Unpack what can never need more than `bound` bytes."""
     room = min(bound, limit)
@@ -89,17 +112,28 @@ def _zstd(data: Bytes, limit: int) -> memoryview:
 
 
 def _snappy(data: Bytes, limit: int) -> memoryview:
+    blocks, size = _snappy_blocks(data, limit)
+    output = memoryview(bytearray(size))
+    _unpack_snappy(blocks, output)
+    return output
+
+
+def _snappy_blocks(data: Bytes, limit: int) -> tuple[list[tuple[memoryview, int]], int]:
+    """(the raw blocks, each with its unpacked size; the size of all)"""
     view = memoryview(data)
     blocks = _xerial_blocks(view) if _is_xerial(view) else [view]
-    sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
-    if sum(sizes) > limit:
-        raise InvalidRecord(f"the snappy data of the batch unpacks to {sum(sizes)} bytes; at most {limit} are taken")
-    output = memoryview(bytearray(sum(sizes)))
+    sized = [(block, int(cramjam.snappy.decompress_raw_len(block))) for block in blocks]
+    total = sum(size for _, size in sized)
+    if total > limit:
+        raise InvalidRecord(f"the snappy data of the batch unpacks to {total} bytes; at most {limit} are taken")
+    return sized, total
+
+
+def _unpack_snappy(blocks: list[tuple[memoryview, int]], output: memoryview) -> None:
     position = 0
-    for block, size in zip(blocks, sizes, strict=True):
+    for block, size in blocks:
         cramjam.snappy.decompress_raw_into(block, output[position : position + size])
         position += size
-    return output
 
 
 def _is_xerial(view: memoryview) -> bool:
@@ -148,6 +182,12 @@ _WRITERS: Final[Mapping[int, Callable[[Bytes], bytes]]] = {
     SNAPPY: _write_snappy,
     LZ4: _write_lz4,
     ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),
+}
+_INTO: Final[Mapping[int, Callable[[Bytes, memoryview], int]]] = {
+    NONE: _put,
+    GZIP: cramjam.gzip.decompress_into,
+    LZ4: cramjam.lz4.decompress_into,
+    ZSTD: cramjam.zstd.decompress_into,
 }
 _READERS: Final[Mapping[int, Callable[[Bytes, int], memoryview]]] = {
     GZIP: _gzip,

@@ -10,10 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from levada.errors import BrokerRefused, CorruptBatch, LevadaError, OffsetOutOfRange
-from levada.spark.columns.batches import BASE, END, LAST, batch_table
 from levada.wire.answers import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from levada.wire.blocking import BlockingClient
 from levada.wire.calls.fetch import Ahead
@@ -156,6 +153,10 @@ class _Reader:
 
     def _piece(self, answer: Answer | None, position: int) -> Fetched | None:
         """What was fetched of the range; None where there is nothing to be said of it yet."""
+        import numpy as np  # with numba: whoever only plans ranges needs neither
+
+        from levada.spark.columns.batches import BASE, END, LAST, batch_table
+
         if answer is None:
             return None
         end, partition = self._wanted.end, self._wanted.partition
@@ -166,7 +167,9 @@ class _Reader:
             return Fetched(data, None, position, min(readable, end), partition) if readable > position else None
         table = batch_table(np.frombuffer(data, np.uint8))
         if not len(table) or table[-1, LAST] < position:
-            raise CorruptBatch(f"what {self._at} answered from offset {position} on holds no whole batch at or after it")
+            raise CorruptBatch(
+                f"what {self._at} answered from offset {position} on holds no whole batch at or after it"
+            )
         aborted = (answer.aborted or ()) if self._committed else None
         within = int(np.searchsorted(table[:, BASE], end))
         data = data[: int(table[within - 1, END])] if within else data[:0]
