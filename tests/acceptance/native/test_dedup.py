@@ -11,6 +11,7 @@ import grpc
 import pytest
 from confluent_kafka import Producer
 
+import levada
 from levada.records.build import build
 from levada.v1 import stream_pb2 as pb
 from support import clients
@@ -171,6 +172,26 @@ def test_scenario_8_a_batch_of_a_native_client_keeps_its_offsets_too(client: Stu
     assert (again.offset, again.duplicate, repeats(again)) == (4, True, []), "the producer's own retry comes first"
     assert send(5, b"z").offset == 6, "the producer goes on"
     assert client.values(topic) == [b"a", b"x", b"y", b"z"]
+
+
+def test_scenario_8_through_the_python_client(shared: LevadaBroker, topic: str) -> None:
+    with levada.connect(shared.grpc) as client:
+        client.manager.create_topic(topic, partitions=1, settings={"levada.dedup": "payload"})
+        produced(shared, topic, [b"a"], [b"b", b"a", b"c"], [b"a", b"b"])
+        with client.consumer(topic, group=topic, start="earliest") as consumer:
+            found: list[levada.Record] = []
+            wait_until(lambda: found.extend(consumer.poll(timeout_ms=500)) or len(found) >= 3, WAIT_S, "all records")
+            assert [(each.offset, each.value) for each in found] == [(0, b"a"), (1, b"b"), (3, b"c")]
+            # The holes at the end are passed as well: nothing is left to read.
+            wait_until(lambda: consumer.poll(timeout_ms=100) or set(consumer.lag().values()) == {0}, WAIT_S, "no lag")
+        with client.producer() as producer:
+            one_by_one = [producer.publish(topic, value) for value in (b"x", b"a", b"y")]
+            producer.flush()
+            assert [(each.result().offset, each.result().duplicate) for each in one_by_one] == [
+                (6, False), (0, True), (8, False),
+            ]  # fmt: skip
+            together = producer.publish_many(topic, [b"y", b"z", b"x"]).result()
+            assert [(each.offset, each.duplicate) for each in together] == [(8, True), (10, False), (6, True)]
 
 
 # 9

@@ -75,9 +75,11 @@ class _Replay:
         bounds: Bounds = await self._engine.bounds(at)
         known = self._marks.start(at.partition, self._cutoff_ms)
         if known is None:
+            first = self._marks.first(at.partition)
+            if first is not None and first <= bounds.start:
+                return bounds.start
             # What was appended before the first note is told by its timestamp alone.
             found = await self._engine.offset_at(at, self._cutoff_ms + 1)
-            first = self._marks.first(at.partition)
             known = bounds.end if found is None else found.offset
             known = known if first is None else min(known, first)
         return max(bounds.start, known)
