@@ -16,7 +16,9 @@ from levada.config import BROKER_SETTINGS, TOPIC_SETTINGS
 from levada.errors import all_errors
 from levada.v1 import cluster_pb2, stream_pb2
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS, SOURCE = ROOT / "docs", ROOT / "src" / "levada"
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 PAGES = sorted(DOCS.glob("*.md"))
 COMING_FROM = (DOCS / "coming-from.md").read_text()
 OF_PYTHON = {"client": levada.Client, "manager": Manager, "producer": levada.Producer, "consumer": levada.Consumer}
@@ -78,9 +80,22 @@ def test_every_error_named_on_the_grpc_page_exists() -> None:
     assert all(name in page and name in known for name in named)
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, DOCS.parent / "README.md", DOCS.parent / "ARCHITECTURE.md"], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "ARCHITECTURE.md"], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+def test_every_file_the_architecture_names_exists() -> None:
+    named = set(re.findall(r"[a-z_0-9/]+\.(?:py|proto)\b", ARCHITECTURE))
+    assert "engine/embedded/partition.py" in named
+    found = [path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.*")]
+    assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in found)] == []
+
+
+def test_every_layer_has_a_row_in_the_architecture() -> None:
+    layers = {path.stem if path.is_file() else path.name for path in SOURCE.iterdir()}
+    own = {layer for layer in layers if not layer.startswith("__") and layer != "py"}
+    rows = re.findall(r"^\| ((?:`[^`]+`(?:, )?)+) \|", ARCHITECTURE, re.MULTILINE)
+    named = {name.removesuffix(".py").split("/")[0] for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert own <= named
