@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numba
-from numba import types, uint8
+from numba import uint8
 
+#: numba's types; its own hints leave the making of tuples out.
+types: Final[Any] = numba.types
 #: Bytes to look at, whether or not they could be written to.
 BYTES: Final = types.Array(uint8, 1, "C", readonly=True)
 

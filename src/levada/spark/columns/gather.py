@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import boolean, int32, int64, types, uint8
+from numba import boolean, int32, int64, uint8
 
 from levada.errors import CorruptBatch
 from levada.spark.columns.scan import HEADER_COUNT, HEADERS, PLACES, RECORD_END, Ints, varint
 from levada.spark.columns.schema import HEADER, TYPES
-from levada.spark.compiling import BYTES, compiled
+from levada.spark.compiling import BYTES, compiled, types
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
