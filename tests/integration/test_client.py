@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import textwrap
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 import levada
+from levada.client import aio, faces
 from levada.errors import (
     GroupKindMismatch,
     IllegalGeneration,
@@ -442,7 +445,9 @@ async def test_a_paused_partition_keeps_quiet_and_loses_nothing(client: Any, top
         assert [(each.partition, each.offset) for each in await take(consumer, 20)] == [(other, n) for n in range(20)]
         assert await consumer.poll(timeout_ms=50) == []
         await consumer.resume(topic, paused)
-        assert [(each.partition, each.offset) for each in await take(consumer, 19)] == [(paused, n) for n in range(1, 20)]
+        assert [(each.partition, each.offset) for each in await take(consumer, 19)] == [
+            (paused, n) for n in range(1, 20)
+        ]
 
 
 async def test_without_a_group_partitions_are_chosen(client: Any, topic: str) -> None:
@@ -835,3 +840,67 @@ async def test_a_forked_child_is_told_to_connect_anew(running: ThreadBroker) -> 
             os._exit(9)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7  # noqa: ASYNC222
         producer.publish("forked", b"x").result()
+
+
+# What a reader copies
+
+
+def example(doc: str | None) -> str:
+    """The first block of code in a docstring."""
+    lines = inspect.cleandoc(doc or "").splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("    "))
+    end = next((number for number in range(begin, len(lines)) if lines[number][:1].strip()), len(lines))
+    return textwrap.dedent("\n".join(lines[begin:end]))
+
+
+def test_the_example_of_the_package_works(running: ThreadBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    with levada.connect(running.grpc) as client:
+        client.manager.create_topic("orders", partitions=4)
+    code = example(levada.__doc__).replace("localhost:9094", running.grpc)
+    # A reader's loop goes on for ever; ours ends after the first record.
+    exec(code.replace("print(record.value)", "print(record.value); consumer.stop()"), {})
+    assert capsys.readouterr().out == "{'id': 7}\n"
+
+
+@pytest.mark.parametrize(
+    "face", [faces.Client, faces.Manager, faces.Producer, faces.Consumer, faces.Producer.publish_many]
+)
+def test_the_examples_of_the_blocking_face_work(
+    face: Any, running: ThreadBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with levada.connect(running.grpc) as client, client.producer() as producer:
+        client.manager.create_topic("orders", partitions=4)
+        producer.publish("orders", b"{}").result()
+        code = example(face.__doc__).replace("localhost:9094", running.grpc)
+        code = code.replace("record.value)", "record.value); consumer.stop()")
+        names = {"levada": levada, "client": client, "producer": producer}
+        exec(code, names)
+    if face in (faces.Producer, faces.Manager, faces.Consumer):
+        assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "doc",
+    [aio.__doc__, aio.Client.__doc__, aio.Producer.__doc__, aio.Consumer.__doc__]
+    + [
+        getattr(aio.Manager, name).__doc__
+        for name in ("create_topic", "alter_topic", "register_group", "seek", "commit")
+    ]
+    + [aio.Client.read.__doc__, aio.Producer.publish_many.__doc__],
+)
+async def test_the_examples_of_the_async_face_work(doc: str, running: ThreadBroker) -> None:
+    async with levada.aio.connect(running.grpc) as client, client.producer() as producer:
+        await client.manager.create_topic("orders", partitions=4)
+        for partition in range(4):
+            await producer.publish_many("orders", [b"{}"] * 1_000, partition=partition)
+        await producer.flush()
+        group = f"billing-{next(_names)}"
+        await client.manager.commit(group, {("orders", 0): 500})
+        code = example(doc).replace("localhost:9094", running.grpc).replace("billing", group)
+        if "register_group" in code:
+            code = code.replace(group, f"{group}-fixed")
+        code = code.replace("record.value)", "record.value); consumer.stop()")
+        names: dict[str, Any] = {"levada": levada, "client": client, "producer": producer}
+        exec("async def run():\n" + textwrap.indent(code, "    "), names)
+        async with asyncio.timeout(20):
+            await names["run"]()

@@ -23,9 +23,11 @@ P = ParamSpec("P")
 class Manager(Face[AsyncManager]):
     """`client.manager`: creates, shows, changes and deletes.
 
-    client.manager.create_topic("orders", partitions=4, settings={"levada.dedup": "id"})
-    for topic in client.manager.topics():
-        print(topic.name, topic.partitions)
+        client.manager.create_topic("orders", partitions=4, settings={"levada.dedup": "id"})
+        for topic in client.manager.topics():
+            print(topic.name, topic.partitions)
+
+    What is refused changes nothing.
     """
 
     create_topic = blocking(AsyncManager.create_topic)

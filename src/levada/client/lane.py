@@ -13,7 +13,7 @@ from collections import deque
 from typing import Final
 
 from levada.client.draft import Landed
-from levada.client.parcel import Parcel
+from levada.client.parcel import NOT_STAMPED, Parcel
 from levada.errors import LevadaError, OutOfOrderSequence
 from levada.records.batch import NO_PRODUCER, NO_SEQUENCE
 
@@ -41,6 +41,8 @@ class Lane:
         self._next_sequence = 0
         self._run = 0
         self._known = False
+        #: The sequences cannot be gone on with: what has one of its own is sent first, the rest as a new producer.
+        self._renew = False
         #: Something before was refused: what is on its way will come back, and nothing more is sent until it has.
         self._halted = False
 
@@ -54,7 +56,11 @@ class Lane:
 
     @property
     def needs_identity(self) -> bool:
-        return self.identity is None and bool(self._waiting) and not self._flying
+        return bool(self._waiting) and not self._flying and (self.identity is None or self._is_held_for_renewal)
+
+    @property
+    def _is_held_for_renewal(self) -> bool:
+        return self._renew and self._waiting[0].stamped != self._run
 
     @property
     def is_new(self) -> bool:
@@ -78,13 +84,14 @@ class Lane:
     def begin(self, identity: Identity) -> None:
         """Write as this producer from now on; sequences begin anew."""
         self.identity = identity
+        self._renew = False
         self._run += 1
         self._next_sequence = 0
         self._known = identity == NOBODY
 
     def next(self, now: float) -> Parcel | None:
         """The parcel that may be sent now, if one may."""
-        if not self._waiting or self.identity is None or now < self.not_before:
+        if not self._waiting or self.identity is None or now < self.not_before or self._is_held_for_renewal:
             return None
         if self._flying and (self._halted or len(self._flying) >= (IN_FLIGHT_MAX if self._known else 1)):
             return None
@@ -96,7 +103,7 @@ class Lane:
         self._halted = False
         parcel = self._waiting.popleft()
         if self.identity == NOBODY:
-            if parcel.stamped < 0:
+            if parcel.stamped == NOT_STAMPED:
                 parcel.stamp(NOBODY, NO_SEQUENCE, self._run)
         elif parcel.stamped != self._run:
             parcel.stamp(self.identity, self._next_sequence, self._run)
@@ -117,7 +124,7 @@ class Lane:
         self._known = True
         if parcel.stamped != self._run and self.identity != NOBODY:
             # It was not to be taken after what was refused before it: the partition is not the one it was.
-            self.identity = None
+            self._renew = True
         return parcel.landed(outcome)
 
     def again(self, parcel: Parcel, not_before: float = 0.0) -> None:
@@ -129,6 +136,8 @@ class Lane:
         self._waiting = deque(waiting)
         self.not_before = max(self.not_before, not_before)
         self._halted = True
+        if self._renew and not parcel.uncertain:
+            parcel.stamped = NOT_STAMPED
 
     def follows_a_refusal(self, error: LevadaError) -> bool:
         """True where a parcel was refused only because one before it was: it can be sent again."""
@@ -143,26 +152,30 @@ class Lane:
         lost = [parcel]
         if parcel.uncertain:
             lost += [each for each in (*self._flying, *self._waiting) if each.uncertain and each is not parcel]
-        is_new_start = parcel.uncertain or isinstance(error, OutOfOrderSequence)
-        for each in lost:
-            if each in self._flying:
-                self._flying.remove(each)
-            else:
-                self._waiting.remove(each)
-            del self._order[each]
         if self.identity != NOBODY and parcel.stamped == self._run:
-            if is_new_start:
-                self.identity = None
-            self._run += 1
-            self._next_sequence = parcel.sequence
-            self._halted = True
+            self._give_sequences_anew(parcel, error)
+        for each in lost:
+            (self._flying if each in self._flying else self._waiting).remove(each)
+            del self._order[each]
         return lost
+
+    def _give_sequences_anew(self, failed: Parcel, error: LevadaError) -> None:
+        """What follows a parcel that failed gets its sequences; those before it keep theirs, since they may be stored."""
+        followers = [each for each in (*self._flying, *self._waiting) if self._order[each] > self._order[failed]]
+        self._halted = True
+        self._next_sequence = failed.sequence
+        if failed.uncertain or isinstance(error, OutOfOrderSequence) or any(each.uncertain for each in followers):
+            self._renew = True
+        for each in followers:
+            # If what failed was stored after all, what is on its way behind it is taken: its answer will tell.
+            if not (failed.uncertain and each in self._flying):
+                each.stamped = NOT_STAMPED
 
     def cut(self) -> None:
         """The connection is gone: what was on its way may be stored or not. It is sent again as it was."""
         if self.identity != NOBODY and any(parcel.stamped != self._run for parcel in self._flying):
             # They would get other sequences now, while the broker may still have them before it with the old ones.
-            self.identity = None
+            self._renew = True
         for parcel in self._flying:
             parcel.uncertain = parcel.stamped == self._run
         self._waiting = deque(sorted((*self._flying, *self._waiting), key=lambda each: self._order[each]))

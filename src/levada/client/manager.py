@@ -83,7 +83,9 @@ class AsyncManager:
     ) -> Topic:
         """Change settings, all or none: those in `set`, and back to the default those in `unset`.
 
-        await client.manager.alter_topic("orders", set={"retention.ms": 60_000}, unset=["levada.dedup"])
+            await client.manager.alter_topic("orders", set={"retention.ms": 60_000}, unset=["levada.dedup"])
+
+        UnknownTopic, InvalidConfig: then nothing has changed.
         """
         request = pb.AlterTopicRequest(name=name, set=texts(set or {}), unset=list(unset))
         return Topic.of((await self._stream("AlterTopic", request, pb.AlterTopicResponse)).topic)

@@ -11,6 +11,7 @@ from levada.records.batch import NO_SEQUENCE
 from levada.records.pack import Row, pack
 
 _SEQUENCES: Final = 2**31
+NOT_STAMPED: Final = -1
 
 
 class Parcel:
@@ -32,7 +33,7 @@ class Parcel:
         self.codec = codec
         self.sequence = NO_SEQUENCE
         #: Which of the lane's runs of sequences its own belongs to.
-        self.stamped = -1
+        self.stamped = NOT_STAMPED
         self.data: bytes = b""
         #: It was on its way when a connection was cut: the broker may have stored it.
         self.uncertain = False

@@ -266,4 +266,4 @@ class LaneMachine(RuleBasedStateMachine):
 
 
 TestLane = LaneMachine.TestCase
-TestLane.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestLane.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
