@@ -18,7 +18,9 @@ from levada.broker.dedup.compiling import compiled
 START: Final = 0  #: where it begins
 DELTA: Final = 1  #: its offset − the batch's
 TIME: Final = 2  #: its timestamp − the batch's
-COLUMNS: Final = 3
+KEY: Final = 3  #: where what it is told by begins
+KEY_END: Final = 4  #: and ends; −1 where there is nothing
+COLUMNS: Final = 5
 
 BYTES: Final = types.Array(uint8, 1, "C", readonly=True)
 
@@ -36,11 +38,41 @@ _NAME: Final = np.frombuffer(b"message_id", np.uint8)
 
 
 @compiled()
-def _fnv1a(data, start, end):  # type: ignore[no-untyped-def]
-    found = _FNV_BASIS
-    for at in range(start, end):
+def _fnv1a(data, found, start, end):  # type: ignore[no-untyped-def]
+    at, last = uint64(start), uint64(end)
+    while at < last:
         found = (found ^ uint64(data[at])) * _FNV_PRIME
+        at += _ONE
     return found
+
+
+@compiled()
+def _size(records, row):  # type: ignore[no-untyped-def]
+    return max(records[row, KEY_END] - records[row, KEY], 0)
+
+
+@compiled()
+def _fnv1a_four(data, records, row, hashes):  # type: ignore[no-untyped-def]
+    """Of four records at a time: each step of FNV-1a waits for the one before, but not for those of the others."""
+    shortest = min(
+        min(_size(records, row), _size(records, row + 1)), min(_size(records, row + 2), _size(records, row + 3))
+    )
+    a, b, c, d = _FNV_BASIS, _FNV_BASIS, _FNV_BASIS, _FNV_BASIS
+    at_a, at_b = uint64(records[row, KEY]), uint64(records[row + 1, KEY])
+    at_c, at_d = uint64(records[row + 2, KEY]), uint64(records[row + 3, KEY])
+    for _ in range(shortest):
+        a = (a ^ uint64(data[at_a])) * _FNV_PRIME
+        b = (b ^ uint64(data[at_b])) * _FNV_PRIME
+        c = (c ^ uint64(data[at_c])) * _FNV_PRIME
+        d = (d ^ uint64(data[at_d])) * _FNV_PRIME
+        at_a += _ONE
+        at_b += _ONE
+        at_c += _ONE
+        at_d += _ONE
+    hashes[row, 0] = _fnv1a(data, a, at_a, records[row, KEY] + _size(records, row))
+    hashes[row + 1, 0] = _fnv1a(data, b, at_b, records[row + 1, KEY] + _size(records, row + 1))
+    hashes[row + 2, 0] = _fnv1a(data, c, at_c, records[row + 2, KEY] + _size(records, row + 2))
+    hashes[row + 3, 0] = _fnv1a(data, d, at_d, records[row + 3, KEY] + _size(records, row + 3))
 
 
 @compiled()
@@ -74,6 +106,23 @@ def _second(data, start, end, seed):  # type: ignore[no-untyped-def]
     found = (found ^ (found >> uint64(33))) * _M1
     found = (found ^ (found >> uint64(33))) * _M2
     return found ^ (found >> uint64(33))
+
+
+@compiled()
+def _hash_all(data, seed, records, hashes):  # type: ignore[no-untyped-def]
+    count = len(records)
+    whole = count - count % 4
+    for row in range(0, whole, 4):
+        _fnv1a_four(data, records, row, hashes)
+    for row in range(whole, count):
+        hashes[row, 0] = _fnv1a(data, _FNV_BASIS, records[row, KEY], records[row, KEY] + _size(records, row))
+    for row in range(count):
+        if records[row, KEY_END] < 0:
+            hashes[row, 0] = _ZERO
+            continue
+        # 0 says "none"; nothing is lost by taking 1 for it, since the other hash must agree as well.
+        hashes[row, 0] = max(hashes[row, 0], _ONE)
+        hashes[row, 1] = _second(data, records[row, KEY], records[row, KEY_END], seed)
 
 
 @compiled()
@@ -158,11 +207,10 @@ def read_keys(data, count, last_delta, by_id, seed, records, hashes):  # type: i
             if begin < 0:
                 return -1 - place
             told = stop > begin
-        if told:
-            # 0 says "none"; nothing is lost by taking 1 for it, since the other hash must agree as well.
-            hashes[place, 0] = max(_fnv1a(data, begin, stop), _ONE)
-            hashes[place, 1] = _second(data, begin, stop, seed)
-        else:
-            hashes[place, 0] = _ZERO
+        records[place, KEY] = begin
+        records[place, KEY_END] = stop if told else -1
         at = end
-    return count if at == end_of_all else -1 - count
+    if at != end_of_all:
+        return -1 - count
+    _hash_all(data, seed, records, hashes)
+    return count

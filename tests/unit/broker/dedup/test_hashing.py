@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levada.broker.dedup.hashing import COLUMNS, DELTA, START, TIME, read_keys
@@ -33,6 +33,7 @@ def told_by(record: Record, *, by_id: bool) -> bytes | None:
     return (ids[-1] or None) if ids else None
 
 
+@settings(deadline=None)
 @given(st.lists(contents, min_size=1, max_size=20), st.booleans())
 def test_every_record_is_told_by_its_last_id_or_by_its_value(made: list[tuple], by_id: bool) -> None:
     batch = Batch(memoryview(build(made, timestamp_ms=1_000)))
@@ -61,6 +62,7 @@ def test_offsets_and_timestamps_are_those_of_the_record() -> None:
 
 
 @pytest.mark.parametrize("by_id", [False, True])
+@settings(deadline=None)
 @given(st.lists(contents, min_size=1, max_size=5), st.data())
 def test_bytes_that_are_not_these_records_are_found_out(by_id: bool, made: list[tuple], data: st.DataObject) -> None:
     payload = bytes(Batch(memoryview(build(made))).payload)
@@ -70,6 +72,7 @@ def test_bytes_that_are_not_these_records_are_found_out(by_id: bool, made: list[
     assert found(payload, len(made) + 1, by_id=by_id)[0] < 0
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 4), st.booleans())
 def test_no_bytes_lead_it_astray(garbage: bytes, count: int, by_id: bool) -> None:
     result, records, _ = found(garbage, count, by_id=by_id)
