@@ -16,10 +16,13 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+import structlog
+
 from levada.broker.dedup.stored import Partition, Stored
 from levada.config import MiB, TopicConfig
 from levada.engine.names import is_internal
 from levada.engine.port import Acks, At, Engine, TopicView
+from levada.errors import LevadaError
 from levada.records.batch import Batch
 from levada.records.compression import UNPACKED_BYTES_MAX
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from levada.broker.dedup.shelf import Shelf
 
 T = TypeVar("T")
+_log = structlog.get_logger("levada.dedup")
 OFF: Final = "off"
 #: No topic has this name.
 SHARED: Final = "*"
@@ -153,8 +157,12 @@ class Dedup:
 
     async def _open_all(self) -> None:
         for info in self.view.all():
-            if self.active(info.name):
-                await self.open(info.name)
+            try:
+                if self.active(info.name):
+                    await self.open(info.name)
+            except LevadaError as reason:
+                # Whoever publishes to it will be told; or it is gone.
+                _log.warning("messages not remembered yet", topic=info.name, reason=str(reason))
 
     def settings_changed(self) -> None:
         """The broker's defaults are others: some topics may want a memory now, and others none any more."""
