@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from levada.broker.dedup import saving
-from levada.broker.dedup.dedup import Key, Topic
 from levada.broker.dedup.marks import Marks
 from levada.broker.dedup.memory import Memory
 from levada.broker.dedup.places import Place
 from levada.broker.dedup.rebuild import rebuild
+from levada.broker.dedup.topic import Key, Topic
 from levada.broker.dedup.upkeep import Upkeep
 from levada.broker.dedup.warm import warm_up
 from levada.config import TopicConfig

@@ -16,8 +16,9 @@ from levada.broker.dedup.places import Place
 from levada.errors import DamagedIndex
 
 if TYPE_CHECKING:
-    from levada.broker.dedup.dedup import Key, Workers
+    from levada.broker.dedup.dedup import Workers
     from levada.broker.dedup.shelf import Shelf
+    from levada.broker.dedup.topic import Key
 
 _log = structlog.get_logger("levada.dedup")
 

@@ -15,9 +15,10 @@ from levada.engine.port import At
 from levada.errors import LevadaError
 
 if TYPE_CHECKING:
-    from levada.broker.dedup.dedup import Dedup, Key, Topic
+    from levada.broker.dedup.dedup import Dedup
     from levada.broker.dedup.keeper import Keeper
     from levada.broker.dedup.memory import Memory
+    from levada.broker.dedup.topic import Key, Topic
 
 #: So many new messages, and this part of all, are put down in between.
 SNAPSHOT_FROM: Final = 1_000_000
