@@ -492,6 +492,13 @@ async def test_reflection_tells_the_services_and_their_files(client: Stubs) -> N
     assert b"PublishStream" in file.file_descriptor_response.file_descriptor_proto[0]
 
 
+async def until_in_flight(server: Server, count: int) -> None:
+    assert server._rpc is not None
+    async with asyncio.timeout(20):
+        while len(server._rpc.calls) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 async def test_stopping_answers_what_is_in_flight_and_tells_the_others(tmp_path: Path) -> None:
     server = Server(make_config(tmp_path))
     await server.start()
@@ -501,7 +508,7 @@ async def test_stopping_answers_what_is_in_flight_and_tells_the_others(tmp_path:
         await stream.write(pb.PublishRequest(topic="t", records=[record(b"kept")], id=1))
         assert (await stream.read()).id == 1
         waiting = asyncio.ensure_future(read(client, offset=1, wait_ms=A_LONG_WAIT_MS))
-        await asyncio.sleep(0.05)
+        await until_in_flight(server, 2)
         began = asyncio.get_running_loop().time()
         await server.stop(grace_s=20)
         assert asyncio.get_running_loop().time() - began < 10, "nobody has to be waited for"

@@ -217,20 +217,37 @@ async def test_members_share_the_partitions_and_expansion_reaches_them(client: S
 async def test_a_member_without_signs_of_life_is_taken_for_dead(client: Stubs) -> None:
     await create(client)
     async with subscribed(client, topics=["t"], group="g", session_timeout_ms=150) as member:
-        await member.assigned()
-        with refused("UnknownMember"):
-            await member.next()
+        with refused("UnknownMember", "no sign of life for 150 ms"):
+            while True:
+                await member.next()
 
 
-async def test_signs_of_life_keep_the_seat(client: Stubs) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"alive": pb.SubscribeRequest.SignOfLife()},
+        {"grant": pb.SubscribeRequest.Grant(records=1)},
+        {"pause": pb.SubscribeRequest.Pause()},
+    ],
+)
+async def test_whatever_a_member_says_is_a_sign_of_life(
+    server: Server, client: Stubs, monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]
+) -> None:
+    assert server._native is not None
+    groups = server._native.groups
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    alive = groups.alive
+
+    def listens(group_id: str, member_id: str, now_ms: int) -> None:
+        alive(group_id, member_id, now_ms)
+        heard.put_nowait(member_id)
+
+    monkeypatch.setattr(groups, "alive", listens)
     await create(client)
-    async with subscribed(client, topics=["t"], group="g", session_timeout_ms=400) as member:
+    async with subscribed(client, topics=["t"], group="g", session_timeout_ms=60_000) as member:
         await member.assigned()
-        for _ in range(12):
-            await asyncio.sleep(0.1)
-            await member.say(alive=pb.SubscribeRequest.SignOfLife())
-        await publish(client, b"still here")
-        assert await member.values(1) == [b"still here"]
+        await member.say(**said)
+        assert await asyncio.wait_for(heard.get(), 20) == member.told.member_id
 
 
 @pytest.mark.parametrize(
