@@ -55,14 +55,16 @@ class Accumulator:
             if self.buffered + size > self.buffer_bytes and self.buffered:
                 self._refused = size
                 return None
-            draft = self._draft(route, partition, size)
+            draft = self._open.get((route.topic, partition))
+            if draft is None or draft.size + size > draft.limit:
+                draft = self._new_draft(route, partition)
             records = draft.records
             index = len(records)
             records.append(row)
-            draft.size += size
+            draft.size = filled = draft.size + size
             self.buffered += size
-            if draft.size >= self._batch_bytes:
-                self._close_if_full(route, partition, draft)
+            if filled >= draft.limit:
+                self._close((route.topic, partition))
         return draft, index
 
     def add_values(
@@ -78,8 +80,11 @@ class Accumulator:
                 self._refused = 1
                 return None
             value = values[start]
-            draft = self._draft(route, partition, ROW_OVERHEAD + (len(value) if value is not None else 0))
-            limit = self._limit(route, partition)
+            needed = ROW_OVERHEAD + (len(value) if value is not None else 0)
+            draft = self._open.get((route.topic, partition))
+            if draft is None or draft.size + needed > draft.limit:
+                draft = self._new_draft(route, partition)
+            limit = draft.limit
             records, size = draft.records, draft.size
             first, most = len(records), size + room
             append = records.append
@@ -95,18 +100,17 @@ class Accumulator:
                     break
             self.buffered += size - draft.size
             draft.size = size
-            self._close_if_full(route, partition, draft)
+            if size >= limit:
+                self._close((route.topic, partition))
         return draft, first, len(records) - first
 
-    def _draft(self, route: Route, partition: int, size: int) -> Draft:
-        """The open draft that takes so many more bytes."""
+    def _new_draft(self, route: Route, partition: int) -> Draft:
+        """Begin one; the one before it, if there is one, is full."""
         where = (route.topic, partition)
-        draft = self._open.get(where)
-        if draft is not None:
-            if draft.size + size <= self._limit(route, partition):
-                return draft
+        if where in self._open:
             self._close(where)
         draft = Draft(route.topic, partition, deadline_in(self._delivery_timeout_ms), self.lock, self.hurry)
+        draft.limit = self._limit(route, partition)
         draft.size = HEADER_SIZE
         self.buffered += HEADER_SIZE
         is_first = not self._open
@@ -119,14 +123,11 @@ class Accumulator:
         return draft
 
     def _limit(self, route: Route, partition: int) -> int:
-        limit = min(self._batch_bytes, route.max_message_bytes)
+        limit = self._batch_bytes
         if partition == SPREAD and route.keyless != "sticky":
             limit *= min(route.partitions, _SPREAD_MAX)
-        return limit
-
-    def _close_if_full(self, route: Route, partition: int, draft: Draft) -> None:
-        if draft.size >= self._limit(route, partition):
-            self._close((route.topic, partition))
+        # Also where the largest records of what is spread out come together in one partition.
+        return min(limit, route.max_message_bytes)
 
     def _close(self, where: tuple[str, int]) -> None:
         self._full.append(self._open.pop(where))

@@ -46,8 +46,23 @@ class Draft:
     """Filled by whoever publishes, under the accumulator's lock; settled on the loop's thread."""
 
     __slots__ = (
-        "_callbacks", "_event", "_futures", "_hurry", "_left", "_lock",
-        "deadline", "done", "error", "hurried", "outcomes", "partition", "records", "size", "told", "topic",
+        "_callbacks",
+        "_event",
+        "_futures",
+        "_hurry",
+        "_left",
+        "_lock",
+        "deadline",
+        "done",
+        "error",
+        "hurried",
+        "limit",
+        "outcomes",
+        "partition",
+        "records",
+        "size",
+        "told",
+        "topic",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +74,8 @@ class Draft:
         self.deadline = deadline
         self.records: list[Row] = []
         self.size = 0
+        #: It leaves when it is so large.
+        self.limit = 0
         self.done = False
         #: Somebody waits for it: it does not linger.
         self.hurried = False

@@ -84,6 +84,16 @@ def test_a_batch_is_never_larger_than_the_topic_takes() -> None:
         assert len(parcel.data) <= 500
 
 
+def test_not_even_where_all_large_records_of_what_is_spread_out_come_together() -> None:
+    world, route = World(batch_bytes=400), make_route(4, max_message_bytes=500)
+    values = [b"x" * 200 if n % 4 == 0 else b"" for n in range(40)]
+    Handover("t", values, None, None, 5).advance(world.accumulator, route)
+    for draft in world.all():
+        for parcel in spread_out(draft, 0, 4, 0):
+            parcel.stamp((1, 0), 0, 0)
+            assert len(parcel.data) <= 500
+
+
 def test_when_the_buffer_is_full_nothing_more_is_taken_until_it_was_answered() -> None:
     world, route = World(buffer_bytes=2 * SIZE + 61), make_route()
     world.add(route)
