@@ -323,3 +323,18 @@ async def test_offsets_expire_neither_while_they_are_read_nor_while_they_are_reg
             assert expire() == {"read"}
             await client.stream.DeleteGroup(pb.DeleteGroupRequest(group="registered"))
             assert await kinds(client) == {"read": pb.DYNAMIC}
+
+
+async def test_the_brokers_own_counters_are_no_group_to_kafkas_clients(
+    broker: LevadaBroker, client: Stubs, admin: AdminClient
+) -> None:
+    """Deleting or setting them would have the keyless spread repeat itself."""
+    await client.stream.Publish(pb.PublishRequest(topic="t", records=[record(b"v")] * 3))
+    listed = await asyncio.to_thread(lambda: admin.list_consumer_groups().result())
+    assert "__levada.keyless" not in [group.group_id for group in listed.valid]
+    deleted = admin.delete_consumer_groups(["__levada.keyless"])["__levada.keyless"]
+    assert (await asyncio.to_thread(deleted.exception)).args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+    moved = [ConsumerGroupTopicPartitions("__levada.keyless", [TopicPartition("t", 0, 0)])]
+    altered = admin.alter_consumer_group_offsets(moved)["__levada.keyless"]
+    outcome = await asyncio.to_thread(altered.result)
+    assert [part.error.code() for part in outcome.topic_partitions] == [KafkaError.INVALID_GROUP_ID]

@@ -22,6 +22,8 @@ NODES: Final = "__levada.nodes"
 
 #: What the engine itself keeps its state in; always one partition, never deleted.
 KEPT_TOPICS: Final = frozenset({TOPICS, CONSUMER_OFFSETS, TRANSACTION_STATE})
+#: The offsets of this group are the topics' keyless counters (broker/publishing/spread.py): no group that anybody reads with.
+KEYLESS_GROUP: Final = "__levada.keyless"
 #: Every topic whose records only Levada itself has reason to write.
 INTERNAL_TOPICS: Final = frozenset(
     {

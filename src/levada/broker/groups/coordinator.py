@@ -173,6 +173,7 @@ class GroupCoordinator(Directory):
         generation is named of a group that is not there. With `now_ms` a commit is also a sign of life.
         """
         self._check_open()
+        self._check_own(group_id)
         group = self._groups.get(group_id)
         if group is None and self.neighbour.has_members(group_id):
             raise UnknownMember(f"group {group_id} has native members; only they may commit")

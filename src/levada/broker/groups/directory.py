@@ -11,6 +11,7 @@ from levada.broker.groups.neighbour import Neighbour, NoNeighbour
 from levada.broker.groups.rebalance import Rebalancer
 from levada.broker.groups.state import Kind, State
 from levada.broker.groups.subscription import CONSUMER
+from levada.engine.names import KEYLESS_GROUP
 from levada.errors import CoordinatorUnavailable, GroupNotEmpty, InvalidGroupId, UnknownGroup
 
 
@@ -18,14 +19,14 @@ class Directory:
     """Group id → group.
 
     `kept` names all groups that something is kept of. Those that hold offsets exist, as empty ones, even where no
-    member ever came. A group that never had a generation and holds no offsets does not exist. Groups of other kinds are
+    member ever came, but for the one the broker keeps its own counters in. A group that never had a generation and holds no offsets does not exist. Groups of other kinds are
     the neighbour's; administrators are shown both.
     """
 
     def __init__(self, rebalancer: Rebalancer, kept: Callable[[], Collection[str]]) -> None:
         self._rebalancer = rebalancer
         self._rebalancer.on_deserted = self._forget_if_blank
-        self._kept = kept
+        self._kept = lambda: [group_id for group_id in kept() if group_id != KEYLESS_GROUP]
         self.neighbour: Neighbour = NoNeighbour()
         self._groups: dict[str, Group] = {}
         self._is_closed = False
@@ -159,6 +160,12 @@ class Directory:
         self._check_open()
         if not group_id:
             raise InvalidGroupId("the group id is empty")
+        self._check_own(group_id)
+
+    @staticmethod
+    def _check_own(group_id: str) -> None:
+        if group_id == KEYLESS_GROUP:
+            raise InvalidGroupId(f"group {group_id} is the broker's own bookkeeping")
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -12,10 +12,11 @@ import asyncio
 from typing import Final
 from uuid import UUID
 
+from levada.engine.names import KEYLESS_GROUP
 from levada.engine.port import At, Committed, Engine, TopicView
 from levada.errors import InvalidRequest, UnknownTopic
 
-GROUP: Final = "__levada.keyless"
+GROUP: Final = KEYLESS_GROUP
 #: How much is reserved ahead: one durable write for so many records.
 STRETCH: Final = 65_536
 
