@@ -26,10 +26,13 @@ class Directory:
     def __init__(self, rebalancer: Rebalancer, kept: Callable[[], Collection[str]]) -> None:
         self._rebalancer = rebalancer
         self._rebalancer.on_deserted = self._forget_if_blank
-        self._kept = lambda: [group_id for group_id in kept() if group_id != KEYLESS_GROUP]
+        self._all_kept = kept
         self.neighbour: Neighbour = NoNeighbour()
         self._groups: dict[str, Group] = {}
         self._is_closed = False
+
+    def _kept(self) -> list[str]:
+        return [group_id for group_id in self._all_kept() if group_id != KEYLESS_GROUP]
 
     def kind(self, group_id: str) -> Kind | None:
         """Which protocol rules this group id; None while it is free, or the neighbour's."""
