@@ -715,6 +715,17 @@ async def test_reading_out_of_range_says_what_there_is(client: Any, topic: str) 
     assert len(await client.read(topic, 0, 99, out_of_range="earliest")) == 20
 
 
+async def test_blocking_on_the_loop_that_sends_is_refused_instead_of_waiting_for_ever(
+    running: ThreadBroker, topic: str
+) -> None:
+    async with levada.aio.connect(running.grpc) as client, client.producer() as producer:
+        await client.manager.create_topic(topic)
+        delivery = await producer.publish(topic, b"v")
+        with pytest.raises(InvalidRequest, match="await the delivery"):
+            delivery.result()
+        assert await delivery == delivery.result() == levada.Position(topic, 0, 0)
+
+
 # When the connection or the broker goes
 
 

@@ -24,7 +24,14 @@ class Accumulator:
     """`wake` is called, from any thread, when there is something to collect or a first draft begins to linger."""
 
     def __init__(
-        self, *, batch_bytes: int, buffer_bytes: int, delivery_timeout_ms: int, linger: bool, wake: Callable[[], None]
+        self,
+        *,
+        batch_bytes: int,
+        buffer_bytes: int,
+        delivery_timeout_ms: int,
+        linger: bool,
+        wake: Callable[[], None],
+        loop_thread: int = 0,
     ) -> None:
         self.lock = threading.Lock()
         self.buffer_bytes = buffer_bytes
@@ -35,6 +42,7 @@ class Accumulator:
         self._delivery_timeout_ms = delivery_timeout_ms
         self._linger = linger
         self._wake = wake
+        self._loop_thread = loop_thread
         self._open: dict[tuple[str, int], Draft] = {}
         self._full: deque[Draft] = deque()
 
@@ -111,6 +119,7 @@ class Accumulator:
             self._close(where)
         draft = Draft(route.topic, partition, deadline_in(self._delivery_timeout_ms), self.lock, self.hurry)
         draft.limit = self._limit(route, partition)
+        draft.loop_thread = self._loop_thread
         draft.size = HEADER_SIZE
         self.buffered += HEADER_SIZE
         is_first = not self._open

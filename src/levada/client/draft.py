@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from levada.client.records import Position
-from levada.errors import LevadaError, TimedOut
+from levada.errors import InvalidRequest, LevadaError, TimedOut
 from levada.records.pack import Row
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Draft:
         "error",
         "hurried",
         "limit",
+        "loop_thread",
         "outcomes",
         "partition",
         "records",
@@ -76,6 +77,8 @@ class Draft:
         self.size = 0
         #: It leaves when it is so large.
         self.limit = 0
+        #: Of the loop that sends it: whoever blocks there would wait for himself.
+        self.loop_thread = 0
         self.done = False
         #: Somebody waits for it: it does not linger.
         self.hurried = False
@@ -149,9 +152,13 @@ class Draft:
     # Waiting for it
 
     def wait(self, timeout: float | None) -> None:
-        """Block until it is done, and have it sent now. TimedOut."""
+        """Block until it is done, and have it sent now. TimedOut; InvalidRequest on the thread that would have to send it."""
         if self.done:
             return
+        if threading.get_ident() == self.loop_thread:
+            raise InvalidRequest(
+                "result() would block the event loop that sends the record: await the delivery instead"
+            )
         with self._lock:
             if self.done:
                 return

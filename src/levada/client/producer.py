@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -89,6 +90,7 @@ class AsyncProducer:
             delivery_timeout_ms=delivery_timeout_ms,
             linger=linger_ms > 0,
             wake=self._wake,
+            loop_thread=threading.get_ident(),
         )
         self._sender = Sender(
             channel,
