@@ -629,6 +629,33 @@ async def test_stop_ends_an_iteration(client: Any, topic: str) -> None:
     assert seen == [b"v"]
 
 
+async def test_after_stop_no_further_record_comes_and_none_is_lost(client: Any, topic: str) -> None:
+    await client.manager.create_topic(topic)
+    async with client.producer() as producer:
+        await producer.publish_many(topic, [b"%d" % n for n in range(50)])
+    async with client.consumer(topic, group=topic) as consumer:
+        seen = []
+        for _ in range(2):
+            async for record in consumer:
+                seen.append(record.offset)
+                if len(seen) % 3 == 0:
+                    consumer.stop()
+        assert seen == list(range(6))
+        assert [record.offset for record in await take(consumer, 44)] == list(range(6, 50))
+
+
+async def test_expansion_reaches_a_running_producer_of_records_with_keys(
+    client: Any, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("levada.client.routes.MAX_AGE_S", 0.0)
+    await client.manager.create_topic(topic, partitions=1)
+    async with client.producer() as producer, asyncio.timeout(20):
+        await (await producer.publish(topic, b"v", key=b"user-123"))
+        await client.manager.expand_topic(topic, 12)
+        while (await (await producer.publish(topic, b"v", key=b"user-123"))).partition != 7:
+            pass
+
+
 async def test_an_unknown_topic_cannot_be_consumed(client: Any, topic: str) -> None:
     for group in ("", topic):
         with pytest.raises(UnknownTopic, match=topic):

@@ -65,7 +65,7 @@ class Chunk:
     """What one answer of the broker brought. `index` is how much of it was handed out."""
 
     __slots__ = (
-        "_aborted", "_data", "_error", "_from", "_records", "connection", "count", "index", "to", "track", "turn",
+        "_aborted", "_data", "_error", "_from", "_records", "connection", "count", "index", "is_interrupted", "to", "track", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +86,7 @@ class Chunk:
         self.count = count
         self.connection = connection
         self.index = 0
+        self.is_interrupted = False
         self._data = data
         self._from = from_offset
         self._aborted = aborted
@@ -133,11 +134,14 @@ class Chunk:
         self.track.done(self.handed, self.turn)
 
     def __iter__(self) -> Iterator[Record]:
-        """The rest of an opened chunk."""
+        """The rest of an opened chunk, unless it is interrupted."""
         records = self._records or []
+        self.is_interrupted = False
         for index in range(self.index, len(records)):
             self.index = index + 1
             yield records[index]
+            if self.is_interrupted:
+                return
 
     def take(self, most: int) -> list[Record]:
         """So many of the rest of an opened chunk."""

@@ -138,11 +138,9 @@ class AsyncConsumer:
 
     def stop(self) -> None:
         """End iteration or `run` in order, from anywhere: a handler, another thread, a signal handler."""
-        self._loop.call_soon_threadsafe(self._stop)
-
-    def _stop(self) -> None:
         self._stopped = True
-        self._subscription.tell()
+        self._inbox.interrupt()
+        self._loop.call_soon_threadsafe(self._subscription.tell)
 
     # Progress
 

@@ -113,6 +113,11 @@ class Inbox:
             self._polled[chunk.track] = (chunk.handed, chunk.turn)
         return taken
 
+    def interrupt(self) -> None:
+        """Hand out no more of the chunk that is being handed out; what is left of it is there for the next who asks."""
+        if self._current is not None:
+            self._current.is_interrupted = True
+
     def settle(self) -> None:
         """Whoever asks for more is done with what he had."""
         for track, (offset, turn) in self._polled.items():

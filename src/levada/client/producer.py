@@ -279,6 +279,7 @@ class AsyncProducer:
         born_before = time.monotonic() + self._delivery_timeout_s - self._linger_s
         for draft in self._accumulator.collect(lingered=lambda draft: draft.deadline <= born_before):
             self._unsettled[draft] = None
+            self._routes.keep_fresh(draft.topic)
             if draft.partition == SPREAD:
                 route = self._routes.known(draft.topic)
                 sticky = route is not None and route.keyless == "sticky"

@@ -34,9 +34,13 @@ class Routes:
         route = self._routes.get(topic)
         if route is None:
             return await self.renew(topic)
-        if time.monotonic() - self._asked[topic] > MAX_AGE_S:
-            self.doubt(topic)
+        self.keep_fresh(topic)
         return route
+
+    def keep_fresh(self, topic: str) -> None:
+        """Ask again about what was learned too long ago. For the loop's own thread."""
+        if time.monotonic() - self._asked.get(topic, 0.0) > MAX_AGE_S:
+            self.doubt(topic)
 
     async def renew(self, topic: str) -> Route:
         """Ask the broker again; those who ask together ask once."""
