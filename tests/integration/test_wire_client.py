@@ -112,6 +112,18 @@ async def test_one_call_reaches_many_partitions(client, topic):
     assert [record.value for record in read_all(fetched[topic, 1].records, from_offset=1)] == [b"c"]
 
 
+async def test_fetches_are_begun_before_their_answers_are_taken(client, topic):
+    for value in (b"a", b"b"):
+        await client.produce((topic, 0), batch(value))
+    begun = [await client.begin_fetch((topic, 0), offset) for offset in (0, 1, 9)]
+    first, second = [await client.end_fetch(one) for one in begun[:2]]
+    assert [record.value for record in read_all(first.records)] == [b"a", b"b"]
+    assert [record.value for record in read_all(second.records, from_offset=1)] == [b"b"]
+    with pytest.raises(BrokerRefused) as refusal:
+        await client.end_fetch(begun[2])
+    assert refusal.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 async def test_an_empty_fetch_waits_as_long_as_it_was_told(client, topic):
     began = time.monotonic()
     fetched = await client.fetch({(topic, 0): 0}, max_wait_ms=300)

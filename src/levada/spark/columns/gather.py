@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import boolean, int32, int64, uint8
+from numba import boolean, int32, int64, uint8, uint64
 
 from levada.errors import CorruptBatch
 from levada.spark.columns.scan import HEADER_COUNT, HEADERS, PLACES, RECORD_END, Ints, varint
@@ -34,12 +34,15 @@ def _measure(places, column, offsets, validity):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(BYTES, int64[:, ::1], int64, uint8[::1]))
 def _copy(data, places, column, out):  # type: ignore[no-untyped-def]
-    to = int64(0)
+    # Unsigned places, since those below 0 would be counted from the end: without that, each loop is one memcpy.
+    to = uint64(0)
     for row in range(len(places)):
-        at, size = places[row, column], places[row, column + 1]
-        for step in range(size):
-            out[to + step] = data[at + step]
-        to += max(size, int64(0))
+        size = places[row, column + 1]
+        if size > 0:
+            at, length = uint64(places[row, column]), uint64(size)
+            for step in range(length):
+                out[to + step] = data[at + step]
+            to += length
 
 
 @compiled(types.UniTuple(int64, 2)(int64[:, ::1], int32[::1], uint8[::1]))

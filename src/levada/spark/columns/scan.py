@@ -45,7 +45,7 @@ def varint(data, at, end):  # type: ignore[no-untyped-def]
     """(the number that begins at `at`, the place after it), or (0, −1) where there is none before `end`."""
     found, shift = uint64(0), uint64(0)
     while at < end and shift < uint64(70):
-        byte = uint64(data[at])
+        byte = uint64(data[uint64(at)])
         at += 1
         found |= (byte & uint64(127)) << shift
         if byte < uint64(128):
