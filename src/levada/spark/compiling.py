@@ -1,12 +1,17 @@
 """How functions are compiled: once per machine. Importing this is what loads numba.
 
 The machine code is kept where NUMBA_CACHE_DIR says, else beside the source, else in the user's cache directory, which is where an
-installation ends up that cannot be written to. An executor's user may have no home at all: then it is compiled in each process.
+installation ends up that cannot be written to. An executor's user may have no home at all: then it is kept in a directory of its
+own among the temporary files, and where even that cannot be had, compiled in each process.
 """
 
 from __future__ import annotations
 
+import os
+import stat
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import numba
@@ -16,16 +21,39 @@ from numba import uint8
 types: Final[Any] = numba.types
 #: Bytes to look at, whether or not they could be written to.
 BYTES: Final = types.Array(uint8, 1, "C", readonly=True)
+_njit: Final[Any] = numba.njit
 
 
 def compiled(*signature: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function, with a signature at once. It runs without the interpreter's lock."""
-    njit: Any = numba.njit
 
     def compile_it(function: Callable[..., Any]) -> Any:
         try:
-            return njit(*signature, cache=True, nogil=True)(function)
+            return _njit(*signature, cache=True, nogil=True)(function)
         except RuntimeError:  # numba finds no place for its cache
-            return njit(*signature, nogil=True)(function)
+            return _elsewhere(function, *signature)
 
     return compile_it
+
+
+def _elsewhere(function: Callable[..., Any], *signature: Any) -> Any:
+    place = private_directory(Path(tempfile.gettempdir()) / f"levada-compiled-{os.getuid()}")
+    if place is None:
+        return _njit(*signature, nogil=True)(function)
+    settings: Any = numba.config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(place)
+    try:
+        return _njit(*signature, cache=True, nogil=True)(function)
+    finally:
+        settings.CACHE_DIR = before
+
+
+def private_directory(place: Path) -> Path | None:
+    """The directory, made where it is not there; None unless it is ours alone: what lies in it is run."""
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        found = place.lstat()
+    except OSError:
+        return None
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return place if ours else None

@@ -83,14 +83,25 @@ def _numbers(values: np.ndarray[Any, Any], name: str) -> pa.Array:
 
 
 class _Constants:
-    """The columns that are the same in every row, made once for the longest batch so far."""
+    """The columns that are the same in every row, made once for the longest batch so far.
+
+    By hand: to make a scalar of a str or an int, pyarrow would import pandas.
+    """
 
     def __init__(self, topic: str, partition: int) -> None:
-        self._values = {"topic": topic, "partition": partition}
+        self._topic = topic.encode()
+        self._partition = partition
         self._made: dict[str, pa.Array] = {}
 
     def column(self, name: str, rows: int) -> pa.Array:
         made = self._made.get(name)
         if made is None or len(made) < rows:
-            made = self._made[name] = pa.repeat(pa.scalar(self._values[name], TYPES[name]), rows)
+            made = self._made[name] = self._topics(rows) if name == "topic" else self._partitions(rows)
         return made[:rows]
+
+    def _topics(self, rows: int) -> pa.Array:
+        offsets = np.arange(rows + 1, dtype=np.int32) * len(self._topic)
+        return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(self._topic * rows))
+
+    def _partitions(self, rows: int) -> pa.Array:
+        return _numbers(np.full(rows, self._partition, np.int32), "partition")
