@@ -28,8 +28,9 @@ _OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
     # A broker that restarts is back within a second: look for it often.
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Despite its name, how long one try to connect may take.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     # Each client has its own connection, and finds out by itself when the broker is gone without a word.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.keepalive_time_ms", 20_000),

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from levada.client.accumulator import Accumulator
 from levada.client.channel import Channel
 from levada.client.delivery import Deliveries, Delivery
-from levada.client.draft import Draft
 from levada.client.forks import FORKED
 from levada.client.handover import Handover
-from levada.client.parcel import parcels_of, spread_out
+from levada.client.outbox import Outbox
 from levada.client.records import Headers, encode_headers
-from levada.client.route import SPREAD, Route
+from levada.client.route import Route
 from levada.client.routes import Routes
-from levada.client.sender import Sender
 from levada.client.serializers import BYTES, Bytes, Serializer
-from levada.client.spreader import Spreader
 from levada.errors import (
     InvalidRequest,
     InvalidTimestamp,
-    LevadaError,
     Overloaded,
     RecordTooLarge,
-    TimedOut,
     UnknownPartition,
 )
 from levada.records.batch import HEADER_SIZE
@@ -75,37 +66,22 @@ class AsyncProducer:
                              ("linger_ms", linger_ms + 1)):  # fmt: skip
             if number < 1:
                 raise InvalidRequest(f"{name} is too small")
-        self._loop = asyncio.get_running_loop()
         self._routes = routes
-        self._linger_s = linger_ms / 1000
-        self._codec = codec_id(compression)
         self._key = None if isinstance(key, Bytes) else key.dumps
         self._value = None if isinstance(value, Bytes) else value.dumps
         self._max_block_s = max_block_ms / 1000
-        self._delivery_timeout_s = delivery_timeout_ms / 1000
-        self._woken = False
-        self._accumulator = Accumulator(
+        self._outbox = Outbox(
+            channel,
+            routes,
+            linger_ms=linger_ms,
             batch_bytes=batch_bytes,
+            acks=_ACKS[acks],
+            codec=codec_id(compression),
             buffer_bytes=buffer_bytes,
             delivery_timeout_ms=delivery_timeout_ms,
-            linger=linger_ms > 0,
-            wake=self._wake,
-            loop_thread=threading.get_ident(),
+            request_timeout_ms=request_timeout_ms,
         )
-        self._sender = Sender(
-            channel,
-            acks=_ACKS[acks],
-            request_timeout_s=request_timeout_ms / 1000,
-            settled=self._settled,
-            answered=self._answered,
-            doubted=routes.doubt,
-        )
-        self._spreader = Spreader(channel, placed=self._placed, failed=self._unplaced)
-        #: Collected and not yet done.
-        self._unsettled: dict[Draft, None] = {}
-        self._refusal: Draft | None = None
-        self._room: deque[asyncio.Future[None]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._accumulator = self._outbox.accumulator
         self._closed: str | None = None
 
     # Publishing
@@ -232,6 +208,15 @@ class AsyncProducer:
         await self._routes.get(topic)
         await self._wait_for_room(topic, time.monotonic() + self._max_block_s)
 
+    async def _wait_for_room(self, topic: str, until: float) -> None:
+        if not await self._outbox.until_room(until):
+            self._check_open()
+            raise Overloaded(
+                f"topic {topic}: {self._accumulator.buffered} bytes wait for the broker's answer, and there was no room for "
+                f"{self._max_block_s:g} s (buffer_bytes is {self._accumulator.buffer_bytes})"
+            )
+        self._check_open()
+
     def _check_open(self) -> None:
         if self._closed is not None:
             raise InvalidRequest(self._closed)
@@ -244,82 +229,6 @@ class AsyncProducer:
                 f"{route.max_message_bytes} (max.message.bytes)"
             )
 
-    async def _wait_for_room(self, topic: str, until: float) -> None:
-        if self._accumulator.has_room:
-            return
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._room.append(future)
-        try:
-            async with asyncio.timeout(max(0.0, until - time.monotonic())):
-                await future
-        except TimeoutError:
-            self._check_open()
-            raise Overloaded(
-                f"topic {topic}: {self._accumulator.buffered} bytes wait for the broker's answer, and there was no room for "
-                f"{self._max_block_s:g} s (buffer_bytes is {self._accumulator.buffer_bytes})"
-            ) from None
-        finally:
-            if future in self._room:
-                self._room.remove(future)
-        self._check_open()
-
-    # From the accumulator to the sender, on the loop's thread
-
-    def _wake(self) -> None:
-        """Under the accumulator's lock."""
-        if not self._woken:
-            self._woken = True
-            self._loop.call_soon_threadsafe(self._pump)
-
-    def _pump(self) -> None:
-        self._woken = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        born_before = time.monotonic() + self._delivery_timeout_s - self._linger_s
-        for draft in self._accumulator.collect(lingered=lambda draft: draft.deadline <= born_before):
-            self._unsettled[draft] = None
-            self._routes.keep_fresh(draft.topic)
-            if draft.partition == SPREAD:
-                route = self._routes.known(draft.topic)
-                sticky = route is not None and route.keyless == "sticky"
-                self._spreader.add(draft, 1 if sticky else len(draft))
-            else:
-                self._sender.add(parcels_of(draft, self._codec))
-        if (oldest := self._accumulator.oldest) is not None:
-            lingers_s = oldest - self._delivery_timeout_s + self._linger_s - time.monotonic()
-            self._timer = self._loop.call_later(max(0.0, lingers_s), self._pump)
-
-    def _placed(self, draft: Draft, first: int, partitions: int) -> None:
-        """The broker has said where a draft goes."""
-        route = self._routes.known(draft.topic)
-        if route is not None and route.partitions != partitions:
-            self._routes.doubt(draft.topic)
-        if route is not None and route.keyless == "sticky":
-            draft.partition = first % partitions
-            self._sender.add(parcels_of(draft, self._codec))
-        else:
-            self._sender.add(spread_out(draft, first, partitions, self._codec))
-
-    def _unplaced(self, draft: Draft, error: LevadaError) -> None:
-        self._routes.doubt(draft.topic)
-        draft.fail(error)
-        self._answered(draft.size)
-        self._settled(draft)
-
-    def _settled(self, draft: Draft) -> None:
-        self._unsettled.pop(draft, None)
-        if draft.error is not None and self._refusal is None:
-            self._refusal = draft
-        draft.records = []
-
-    def _answered(self, size: int) -> None:
-        self._accumulator.release(size)
-        while self._room:
-            future = self._room.popleft()
-            if not future.done():
-                future.set_result(None)
-
     # The end
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -327,21 +236,7 @@ class AsyncProducer:
 
         Raises the first refusal since the last flush that nobody has asked a delivery about, so that none goes unnoticed.
         """
-        self._linger_none()
-        try:
-            async with asyncio.timeout(timeout):
-                while self._unsettled:
-                    await next(iter(self._unsettled)).future()
-        except TimeoutError:
-            raise TimedOut(f"{len(self._unsettled)} batches were not answered within {timeout} s") from None
-        refusal, self._refusal = self._refusal, None
-        if refusal is not None and not refusal.told and refusal.error is not None:
-            raise refusal.error
-
-    def _linger_none(self) -> None:
-        linger_s, self._linger_s = self._linger_s, 0.0
-        self._pump()
-        self._linger_s = linger_s
+        await self._outbox.flush(timeout)
 
     async def close(self, timeout: float | None = None) -> None:
         """Flush, then stop. After `timeout` seconds what is left fails with ConnectionLost. A second call does nothing."""
@@ -350,18 +245,8 @@ class AsyncProducer:
         try:
             await self.flush(timeout)
         finally:
-            await self._stop("the producer is closed")
-
-    async def _stop(self, why: str) -> None:
-        self._closed = why
-        if self._timer is not None:
-            self._timer.cancel()
-        self._linger_none()
-        if self._timer is not None:
-            self._timer.cancel()
-        await self._spreader.close()
-        await self._sender.close()
-        self._answered(0)
+            self._closed = "the producer is closed"
+            await self._outbox.close()
 
     def forked(self) -> None:
         """This is another process now: the connection belongs to the one that made it."""
