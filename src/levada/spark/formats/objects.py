@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from numba import boolean, int32, int64, uint8
+from numba import boolean, int32, int64, uint8, uint64
 
 from levada.spark.compiling import BYTES, compiled
 
@@ -23,6 +23,8 @@ REASONS: Final = {
     4: "a control character stands in the JSON object",
 }
 
+#: Places are unsigned, since those below 0 would be counted from the end, at a cost for each byte.
+_ONE: Final = np.uint64(1)
 _SPACE, _TAB, _NEWLINE, _RETURN = 32, 9, 10, 13
 _QUOTE, _BACKSLASH, _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = 34, 92, 123, 125, 91, 93
 
@@ -36,15 +38,15 @@ def _blank(byte):  # type: ignore[no-untyped-def]
 def _object(data, at, end, out, to):  # type: ignore[no-untyped-def]
     """Copy one object, with blanks for newlines between its parts. Returns (what is wrong, the place after it in `out`)."""
     while at < end and _blank(data[at]):
-        at += 1
+        at += _ONE
     if at == end or data[at] != _OPEN:
         return 1, to
     depth, inside = int64(0), False
     while at < end:
         byte = data[at]
         out[to] = byte
-        to += 1
-        at += 1
+        to += _ONE
+        at += _ONE
         if inside:
             if byte == _QUOTE:
                 inside = False
@@ -54,8 +56,8 @@ def _object(data, at, end, out, to):  # type: ignore[no-untyped-def]
                 if data[at] < _SPACE:
                     return 4, to
                 out[to] = data[at]
-                to += 1
-                at += 1
+                to += _ONE
+                at += _ONE
             elif byte < _SPACE:
                 return 4, to
         elif byte == _QUOTE:
@@ -69,32 +71,32 @@ def _object(data, at, end, out, to):  # type: ignore[no-untyped-def]
         elif byte < _SPACE:
             if not _blank(byte):
                 return 4, to
-            out[to - 1] = _SPACE
+            out[to - _ONE] = _SPACE
     if depth != 0:
         return 2, to
     while at < end:
         if not _blank(data[at]):
             return 3, to
-        at += 1
+        at += _ONE
     return 0, to
 
 
 @compiled(int64(BYTES, int32[::1], boolean[::1], uint8[::1], int64[::1], uint8[::1]))
 def _lines(data, offsets, left_out, out, ends, wrong):  # type: ignore[no-untyped-def]
     """Write a line per value and note where it ends; an empty object for those left out and those in which something is wrong."""
-    to = int64(0)
+    to = uint64(0)
     for row in range(len(left_out)):
         begin = to
         if not left_out[row]:
-            reason, to = _object(data, int64(offsets[row]), int64(offsets[row + 1]), out, to)
+            reason, to = _object(data, uint64(offsets[row]), uint64(offsets[row + 1]), out, to)
             wrong[row] = reason
         if left_out[row] or wrong[row] != 0:
             to = begin
             out[to] = _OPEN
-            out[to + 1] = _CLOSE
-            to += 2
+            out[to + _ONE] = _CLOSE
+            to += _ONE + _ONE
         out[to] = _NEWLINE
-        to += 1
+        to += _ONE
         ends[row] = to
     return to
 
