@@ -92,7 +92,7 @@ def scan(data, table, from_offset, to_offset, offsets, times, kinds, places):  #
             at += max(value_size, int64(0))
             count, at = varint(data, at, end)
             # A header is two bytes at least; without any, the record ends here.
-            if at < 0 or count < 0 or count * 2 > end - at or (count == 0 and at != end):
+            if at < 0 or count < 0 or count > (end - at) >> 1 or (count == 0 and at != end):
                 return -1 - row
             if from_offset <= offset < to_offset:
                 offsets[rows] = offset

@@ -68,7 +68,9 @@ def _check(data: memoryview, table: Ints) -> None:
 def _wanted(
     table: Ints, from_offset: int, to_offset: int, aborted: Sequence[tuple[int, int]] | None
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    inside = (table[:, LAST] >= from_offset) & (table[:, BASE] < to_offset) & (table[:, COUNT] != 0)
+    # Compaction and dedup leave batches with nothing behind their headers.
+    empty = (table[:, COUNT] == 0) & (table[:, RECORDS] == table[:, RECORDS_END])
+    inside = (table[:, LAST] >= from_offset) & (table[:, BASE] < to_offset) & ~empty
     wanted: np.ndarray[Any, np.dtype[np.bool_]] = inside & (table[:, ATTRIBUTES] & CONTROL == 0)
     if aborted:
         # An aborted transaction is its producer's batches from its first offset on until the producer's next marker.
