@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
+
+#: Few, and a bad row has the good ones beside it read again and again; many, and each part is a call.
+_PARTS: Final = 16
 
 
 class Read(NamedTuple):
@@ -29,7 +32,7 @@ class Format(Protocol):
 
 
 def salvaged(read: Callable[[int, int], pa.Array], rows: int, kind: pa.DataType, *, first_only: bool = False) -> Read:
-    """Read all rows at once; where that fails, halve until what fails is one row.
+    """Read all rows at once; where that fails, read them in parts, until what fails is one row.
 
     `read` gives the rows from the first up to, not including, the second, or raises ArrowException or ValueError.
     """
@@ -47,9 +50,9 @@ def salvaged(read: Callable[[int, int], pa.Array], rows: int, kind: pa.DataType,
                 pieces.append(pa.nulls(1, kind))
                 bad[begin] = str(error).removesuffix(" in row 0")  # of the one row that was tried
             else:
-                middle = (begin + end) // 2
-                attempt(begin, middle)
-                attempt(middle, end)
+                step = -(-(end - begin) // _PARTS)
+                for start in range(begin, end, step):
+                    attempt(start, min(start + step, end))
 
     if rows:
         attempt(0, rows)
