@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from levada.errors import InvalidRecord
+from levada.records import compiled
 from levada.records.batch import (
     CODEC_MASK,
     CONTROL,
@@ -125,8 +125,10 @@ def encode(records: Sequence[Record], base_offset: int, base_timestamp: int) -> 
     """The records' bytes, uncompressed and without a batch header."""
     # The builder takes its base timestamp from the first record it is given, and −1 for "not yet": give it one at 0,
     # every other as a difference to the base, and cut that first one away.
-    builder = _compiled()(magic=MAGIC, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1,
-                          base_sequence=-1, batch_size=_INT32_MAX)  # fmt: skip
+    builder = compiled.builder()(
+        magic=MAGIC, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+        batch_size=_INT32_MAX,
+    )  # fmt: skip
     builder.append(0, 0, None, None, [])
     start = builder.size()
     append = builder.append
@@ -134,12 +136,3 @@ def encode(records: Sequence[Record], base_offset: int, base_timestamp: int) -> 
         if append(offset - base_offset, timestamp_ms - base_timestamp, key, value, list(headers)) is None:
             raise InvalidRecord(f"the batch would have more than {_INT32_MAX} bytes")
     return memoryview(builder.build())[start:]
-
-
-@cache
-def _compiled() -> Callable[..., Any]:
-    """The builder. Importing aiokafka takes a while, so not before it is needed."""
-    from aiokafka.record._crecords import DefaultRecordBatchBuilder
-
-    builder: Callable[..., Any] = DefaultRecordBatchBuilder
-    return builder

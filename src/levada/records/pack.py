@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cache
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
+from levada.records import compiled
 from levada.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, LENGTH_END, MAGIC, Batch, checksum
 from levada.records.compression import NONE, compress
 
@@ -21,7 +21,7 @@ _INT32_MAX: Final = 2**31 - 1
 def pack(rows: Iterable[Row], *, codec: int = NONE, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes | bytearray:
     """A batch of at least one row, offsets from 0 on. `producer` is its id, epoch and the sequence of the first record."""
     producer_id, epoch, sequence = producer
-    builder = _compiled()(
+    builder = compiled.builder()(
         magic=MAGIC, compression_type=0, is_transactional=0, producer_id=producer_id, producer_epoch=epoch,
         base_sequence=sequence, batch_size=_INT32_MAX,
     )  # fmt: skip
@@ -57,12 +57,3 @@ def size_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, byt
         # A character is at most four bytes.
         size += HEADER_OVERHEAD + 4 * len(name) + (len(content) if content is not None else 0)
     return size
-
-
-@cache
-def _compiled() -> Callable[..., Any]:
-    """The builder. Importing aiokafka takes a while, so not before it is needed."""
-    from aiokafka.record._crecords import DefaultRecordBatchBuilder
-
-    builder: Callable[..., Any] = DefaultRecordBatchBuilder
-    return builder

@@ -8,11 +8,11 @@ key length | key, UTF-8 | value length, −1 for none | value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from levada.errors import CorruptBatch, InvalidRecord
+from levada.records import compiled
 from levada.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, Batch, batches
 from levada.records.compression import UNPACKED_BYTES_MAX, decompress
 
@@ -53,7 +53,7 @@ def read(batch: Batch, *, unpacked_bytes_max: int = UNPACKED_BYTES_MAX) -> Itera
         return
     payload = decompress(batch.codec, batch.payload, limit=unpacked_bytes_max)
     offset_before, last_offset = batch.base_offset - 1, batch.last_offset
-    reader, broken = _compiled()
+    reader, broken = compiled.reader()
     record: Record | None = None
     try:
         for found in reader(_guarded(batch, payload)):
@@ -82,15 +82,6 @@ def _guarded(batch: Batch, payload: memoryview) -> memoryview:
     )  # fmt: skip
     room[HEADER_SIZE : HEADER_SIZE + len(payload)] = payload
     return memoryview(room)[:-_OVERRUN]
-
-
-@cache
-def _compiled() -> tuple[Callable[[memoryview], Iterable[Any]], tuple[type[Exception], ...]]:
-    """The reader and what it raises on garbage. Importing aiokafka takes a while, so not before it is needed."""
-    from aiokafka.errors import CorruptRecordException
-    from aiokafka.record._crecords import DefaultRecordBatch
-
-    return DefaultRecordBatch, (CorruptRecordException, UnicodeDecodeError, OverflowError, MemoryError)
 
 
 def read_all(
