@@ -29,8 +29,9 @@ from levada.spark.columns.scan import Ints
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-#: So much is unpacked before it is made columns of; one batch may be larger.
-_UNPACKED_AT_ONCE: Final = 32 << 20
+#: So much is unpacked before it is made columns of; one batch may be larger. About 64k rows of 100 bytes: with less it stays
+#: in the processor's cache, with more Spark gets larger batches.
+_UNPACKED_AT_ONCE: Final = 8 << 20
 _PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
