@@ -570,3 +570,28 @@ async def test_refusals_are_logged_with_client_and_cause(client: Stubs) -> None:
     assert line["request"] == "Publish"
     assert line["client"].startswith("client me at 127.0.0.1:")
     assert "nope" in line["cause"]
+
+
+# How many
+
+
+async def test_a_request_of_too_many_is_refused_and_stores_nothing(client: Stubs) -> None:
+    await create(client, partitions=1)
+    with refused("InvalidRequest", "10001 records; at most 10000", grpc.StatusCode.INVALID_ARGUMENT):
+        await publish(client, *[pb.Record()] * 10_001)
+    with refused("InvalidRequest", "20001 batches; at most 20000", grpc.StatusCode.INVALID_ARGUMENT):
+        await publish(client, batches=[pb.Batch()] * 20_001)
+    many = [pb.PartitionOffset()] * 100_001
+    with refused("InvalidRequest", "100001 offsets; at most 100000", grpc.StatusCode.INVALID_ARGUMENT):
+        await client.stream.Commit(pb.CommitRequest(group="g", offsets=many))
+    with refused("InvalidRequest", "100001 partitions; at most 100000", grpc.StatusCode.INVALID_ARGUMENT):
+        await client.stream.Seek(pb.SeekRequest(group="g", topic="t", partitions=[0] * 100_001, shift=1))
+    for what, opening in (
+        ("topics", pb.SubscribeRequest.Open(topics=["t"] * 100_001, group="g")),
+        ("partitions", pb.SubscribeRequest.Open(partitions=[pb.TopicPartition()] * 100_001)),
+        ("offsets", pb.SubscribeRequest.Open(topics=["t"], offsets=many)),
+    ):
+        call = client.stream.Subscribe(iter([pb.SubscribeRequest(open=opening)]))
+        with refused("InvalidRequest", f"100001 {what}; at most 100000", grpc.StatusCode.INVALID_ARGUMENT):
+            await call.read()
+    assert await values(client) == []

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import structlog
 
@@ -22,7 +22,7 @@ from levada.broker.dedup.topic import OFF, SHARED, Counts, Topic
 from levada.config import TopicConfig
 from levada.engine.names import is_internal
 from levada.engine.port import Acks, At, Engine, TopicView
-from levada.errors import LevadaError
+from levada.errors import LevadaError, Overloaded
 from levada.records.batch import Batch
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from levada.broker.dedup.shelf import Shelf
 
 T = TypeVar("T")
+#: Between two looks at a topic whose settings were others again once its memory was at hand.
+_PAUSES_S: Final = (0.0, 0.0, 0.01, 0.1, 1.0)
+_RETRY_AFTER_MS: Final = 1000
 _log = structlog.get_logger("levada.dedup")
 
 
@@ -98,12 +101,15 @@ class Dedup:
     def ready(self, partition: Partition) -> bool:
         """Whether `append` may be called: its topic's memory is at hand, as its settings are now."""
         topic = self.topics.get(partition.at.topic)
-        return (
-            topic is not None
-            and topic.ready
-            and topic.config is partition.config
-            and topic.topic_id == partition.topic_id
-        )
+        if topic is None or not topic.ready or topic.topic_id != partition.topic_id:
+            return False
+        config = partition.config
+        if topic.config is not config:
+            # Settings are parsed anew now and then: equal ones are the same.
+            if topic.config != config:
+                return False
+            topic.config = config
+        return True
 
     def start(self) -> None:
         """Begin to load the memories of all topics that want one; nobody need wait for it."""
@@ -132,6 +138,25 @@ class Dedup:
                 self._starting = self._in_background(self._load())
             keeper = await asyncio.shield(self._starting)
         await keeper.open(topic)
+
+    async def at_hand(self, at: At) -> Partition:
+        """The partition, `ready` in this turn of the loop unless it wants no memory. Costs little when it is.
+
+        UnknownTopic, UnknownPartition; Overloaded where its settings do not come to rest.
+        """
+        partition = self.partition_of(at)
+        if not self.applies(partition) or self.ready(partition):
+            return partition
+        for pause_s in _PAUSES_S:
+            await self.open(at.topic)
+            partition = self.partition_of(at)
+            if not self.applies(partition) or self.ready(partition):
+                return partition
+            await asyncio.sleep(pause_s)
+        raise Overloaded(
+            f"the settings of topic {at.topic} change before its messages are brought to mind",
+            retry_after_ms=_RETRY_AFTER_MS,
+        )
 
     async def _load(self) -> Keeper:
         keeper = await self.in_thread(self._import)
@@ -212,10 +237,7 @@ class Dedup:
 
     async def publish(self, at: At, batch: Batch, acks: Acks, *, dense: bool) -> Stored:
         """Append what is new in a batch, and wait until all of it, first copies included, is as durable as its topic says."""
-        partition = self.partition_of(at)
-        while self.applies(partition) and not self.ready(partition):
-            await self.open(at.topic)
-            partition = self.partition_of(at)
+        partition = await self.at_hand(at)
         if self.applies(partition):
             stored = self.append(partition, batch, dense=dense, keep_empty=batch.has_producer)
         else:

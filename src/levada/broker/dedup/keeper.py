@@ -105,7 +105,7 @@ class Keeper:
         config = self._config(info)
         topic = self._dedup.topics.get(info.name)
         if topic is not None and topic.key == Key.of(info.id, config):
-            if topic.config is config:
+            if topic.config == config:
                 return
             if config.dedup_window_ms <= topic.config.dedup_window_ms:
                 topic.take(config)
@@ -199,6 +199,17 @@ class Keeper:
             info = self._dedup.view.get(topic.name)
             if info is None or info.id != topic.topic_id or self._key(info) != topic.key:
                 self._forget(topic)
+        self._await_peers()
+
+    def _await_peers(self) -> None:
+        """Topics that share a memory are not ready while one of them has not been read: it may have come to share it just now."""
+        topics = self._dedup.topics
+        shared = [topic for topic in topics.values() if topic.ready and topic.key.topic_id is None]
+        if not shared:
+            return
+        missing = {self._key(info) for info in self._dedup.view.all() if info.name not in topics}
+        for topic in shared:
+            topic.ready = topic.key not in missing
 
     def _forget(self, topic: Topic) -> None:
         if self._dedup.topics.get(topic.name) is topic:

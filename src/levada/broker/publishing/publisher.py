@@ -23,7 +23,7 @@ from levada.broker.topics import BOOKKEEPING_TOPICS
 from levada.config import TopicConfig
 from levada.engine.histogram import Histogram
 from levada.engine.port import Acks, At, Engine, TopicInfo, TopicView
-from levada.errors import InvalidRequest, InvalidTopicName, UnknownTopic
+from levada.errors import InvalidRecord, InvalidRequest, InvalidTopicName, UnknownTopic
 from levada.records.batch import Batch, sole_batch
 
 Buffer = bytes | bytearray | memoryview
@@ -99,6 +99,7 @@ class Publisher:
         info = self._topic(topic)
         for partition, batch in batches:
             check_partition(info, partition)
+            _check_kind(batch)
             if len(batches) > 1:  # one alone is checked when it is appended
                 self._admit(At(topic, partition), batch)
         writes = [(At(topic, partition), batch) for partition, batch in batches]
@@ -124,7 +125,7 @@ class Publisher:
         loads = [(at, Load(Batch(memoryview(batch)).record_count, len(batch))) for at, batch in writes]
         dedup = self._dedup if self._dedup is not None and config.dedup != "off" else None
         if dedup is not None:
-            await dedup.open(writes[0][0].topic)
+            await dedup.at_hand(writes[0][0])
         await self._gate.enter(_sums(loads), config.enqueue_timeout_ms)
         tasks = []
         for (at, batch), (_, load) in zip(writes, loads, strict=True):
@@ -141,6 +142,14 @@ class Publisher:
         self._gate.leave({at: load})
         if not task.cancelled():
             task.exception()  # whoever has gone meanwhile does not ask for it
+
+
+def _check_kind(batch: Buffer) -> None:
+    """There are no transactions natively: one that was begun would never end, and hold back whoever reads what is committed."""
+    made = Batch(memoryview(batch))
+    if made.is_transactional or made.is_control:
+        kind = "control" if made.is_control else "transactional"
+        raise InvalidRecord(f"the batch is a {kind} one; natively only batches outside of transactions are taken")
 
 
 def _sums(loads: Sequence[tuple[At, Load]]) -> dict[At, Load]:

@@ -22,7 +22,15 @@ from levada.engine.embedded.shrinker import Shrinker
 from levada.engine.embedded.syncer import Syncer
 from levada.engine.embedded.workers import Workers
 from levada.engine.port import Aborted, At, Bounds, Isolation, Slice
-from levada.errors import DamagedLog, LevadaError, OffsetOutOfRange, StorageFailed, StorageFull
+from levada.errors import (
+    CorruptBatch,
+    DamagedLog,
+    LevadaError,
+    OffsetOutOfRange,
+    RecordError,
+    StorageFailed,
+    StorageFull,
+)
 from levada.log.log import Log
 from levada.log.results import Appended, Damage, Found
 from levada.log.stretch import Stretch
@@ -89,9 +97,7 @@ class Partition:
         self.sync_error: str | None = None
         self.full_ms = 0
         self.shrinker = Shrinker(at, log, workers, shrunk=lambda: self._wake(0), broken=self.found_damage)
-        self.config = log.config
-        self._intake = Intake(self.config)
-        self._mode = self.config.durability.mode
+        self._take(log.config)
         if log.damage is not None:
             self._break(log.damage)
 
@@ -142,7 +148,10 @@ class Partition:
             raise self._refusal()
         now_ms = self._now_ms()
         if not internal:
-            batch = self._intake.admit(batch, now_ms)
+            try:
+                batch = self._intake.admit(batch, now_ms)
+            except RecordError as refusal:
+                return self._first_copy(batch, refusal)
         try:
             appended = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, sequences=not internal)
         except StorageFull:
@@ -163,7 +172,10 @@ class Partition:
         if self._refusal is not None:
             raise self._refusal()
         now_ms = self._now_ms()
-        batch = self._intake.admit(batch, now_ms)
+        try:
+            batch = self._intake.admit(batch, now_ms)
+        except RecordError as refusal:
+            return self._first_copy(batch, refusal)
         repeat = self.log.producers.check(batch) if batch.has_producer else None
         if repeat is not None:
             return repeat._replace(start_offset=self.log.start_offset)
@@ -177,6 +189,14 @@ class Partition:
             raise
         self._written(left)
         return appended
+
+    def _first_copy(self, batch: Batch, refusal: RecordError) -> Appended:
+        """A repeat of what was taken before the topic's rules changed is answered as ever; all else is refused."""
+        producer = self.log.producers.get(batch.producer_id) if batch.has_producer else None
+        seen = producer.repeat_of(batch) if producer is not None else None
+        if seen is None or isinstance(refusal, CorruptBatch):
+            raise refusal
+        return Appended(seen.first_offset, seen.last_offset, self.log.start_offset, duplicate=True)
 
     def admit(self, batch: Batch) -> Batch:
         """The batch as this topic would store it, or a refusal, without storing it."""
@@ -346,14 +366,20 @@ class Partition:
 
     def alter(self, config: TopicConfig) -> None:
         """Take new settings of the topic."""
-        self.config = self.log.config = config
-        self._intake = Intake(config)
-        self._mode = config.durability.mode
+        self.log.config = config
+        self._take(config)
         if self._mode == "fsync":
             if self.log.synced_offset < self.log.end_offset:
                 self._syncer.soon(self)
         else:
             self._advance(self.log.end_offset)
+
+    def _take(self, config: TopicConfig) -> None:
+        self.config = config
+        self._intake = Intake(config)
+        self._mode = config.durability.mode
+        #: Whether messages that were seen before are not to be stored again.
+        self.remembers = config.dedup != "off"
 
     async def trim(self, before: int) -> int:
         """Delete what lies below `before`; return the new start offset, which is durable then."""

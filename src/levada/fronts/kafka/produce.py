@@ -20,9 +20,9 @@ from time import perf_counter_ns
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from levada.broker.dedup import OFF
 from levada.broker.topics import BOOKKEEPING_TOPICS
 from levada.engine.embedded.partition import Partition
+from levada.engine.port import At
 from levada.errors import (
     InvalidRecord,
     InvalidTopicName,
@@ -66,7 +66,7 @@ def serve(body: memoryview, call: Call) -> Body | Later | None:
     request = read_request(call.version, body)
     if request.acks not in (-1, 0, 1):
         return _refuse_acks(request, call)
-    return _append(request, call, _Answers())
+    return _append(request, call)
 
 
 def _timed(body: memoryview, call: Call) -> Body | Later | None:
@@ -75,7 +75,7 @@ def _timed(body: memoryview, call: Call) -> Body | Later | None:
     request = read_request(call.version, body)
     if request.acks not in (-1, 0, 1):
         return _refuse_acks(request, call)
-    answer = _append(request, call, _Answers())
+    answer = _append(request, call)
     if not (answer is None or isinstance(answer, Later)):
         call.node.publish_latency.observe(perf_counter_ns() - begun_ns, 64)
     return answer
@@ -93,37 +93,39 @@ class _Wait(NamedTuple):
     future: asyncio.Future[None]
 
 
-class _Answers:
-    """What has become of a request so far."""
+class _Begun(NamedTuple):
+    """What has become of a request that had to wait for a topic's memory."""
 
-    __slots__ = ("failure", "refusals", "row", "rows", "waits")
+    rows: Rows
+    #: Of the topic that is being written to.
+    row: list[Produced]
+    waits: list[_Wait]
+    refusals: list[str]
+    #: Topics, and partitions of the one after them, that were done with before the rest.
+    topics: int
+    partitions: int
+    #: Why the memory could not be loaded.
+    failure: LevadaError | None = None
 
-    def __init__(self) -> None:
-        self.rows: Rows = []
-        #: Of the topic that is being written to.
-        self.row: list[Produced] = []
-        self.waits: list[_Wait] = []
-        self.refusals: list[str] = []
-        #: Why a topic's memory could not be loaded.
-        self.failure: LevadaError | None = None
 
-
-def _append(request: ProduceRequest, call: Call, answers: _Answers) -> Body | Later | None:
-    """Append everything, now. The answer waits for what is not durable yet."""
-    rows, row, waits, refusals = answers.rows, answers.row, answers.waits, answers.refusals
-    for number, (topic, partitions) in enumerate(request.topics):
-        for place, (index, records) in enumerate(partitions):
+def _append(request: ProduceRequest, call: Call, begun: _Begun | None = None) -> Body | Later | None:
+    """Append everything, now. The answer waits for what is not durable yet. Of one that was `begun`, the request is the rest."""
+    rows: Rows = [] if begun is None else begun.rows
+    row: list[Produced] = [] if begun is None else begun.row
+    waits: list[_Wait] = [] if begun is None else begun.waits
+    refusals: list[str] = [] if begun is None else begun.refusals
+    for topic, partitions in request.topics:
+        for index, records in partitions:
             try:
                 partition = _partition(topic, index, call)
-                if partition.config.dedup != OFF and screened.is_cold(partition, call):
-                    if answers.failure is not None:
-                        raise answers.failure
-                    answers.row = row
-                    rest = [(topic, partitions[place:]), *request.topics[number + 1 :]]
-                    return _append_later(request._replace(topics=rest), call, answers, partition.at.topic)
+                if partition.remembers and screened.is_cold(partition, call):
+                    if begun is not None and begun.failure is not None:
+                        raise begun.failure
+                    so_far = _Begun(rows, row, waits, refusals, len(rows), len(row))
+                    return _append_later(_rest(request, so_far, begun), call, so_far, partition.at)
                 batch = _batch(records, call.version)
                 receipt = _join(batch, partition, request, call) if batch.is_transactional else None
-                if partition.config.dedup == OFF:
+                if not partition.remembers:
                     appended = partition.append(batch)
                 else:
                     appended, firsts = screened.append(batch, partition, call)
@@ -144,8 +146,18 @@ def _append(request: ProduceRequest, call: Call, answers: _Answers) -> Body | La
     return _answer(request, call, rows, waits, refusals)
 
 
-def _append_later(rest: ProduceRequest, call: Call, answers: _Answers, topic: str) -> Later:
-    """Go on with the rest once the topic's memory is at hand. It is copied: the frame it lies in is used again."""
+def _rest(request: ProduceRequest, so_far: _Begun, before: _Begun | None) -> ProduceRequest:
+    """What is left of a request, of which what was done `before` is not a part."""
+    topics, partitions = so_far.topics, so_far.partitions
+    if before is not None:
+        topics -= before.topics
+        partitions -= before.partitions if not topics else 0
+    (name, wanted), *others = request.topics[topics:]
+    return request._replace(topics=[(name, wanted[partitions:]), *others])
+
+
+def _append_later(rest: ProduceRequest, call: Call, so_far: _Begun, at: At) -> Later:
+    """Go on with the rest once the partition's memory is at hand. It is copied: the frame it lies in is used again."""
     copied = [
         (name, [(index, None if records is None else memoryview(bytearray(records))) for index, records in partitions])
         for name, partitions in rest.topics
@@ -153,10 +165,9 @@ def _append_later(rest: ProduceRequest, call: Call, answers: _Answers, topic: st
     rest = rest._replace(topics=copied)
 
     def go_on(failure: LevadaError | None) -> Body | Later | None:
-        answers.failure = failure
-        return _append(rest, call, answers)
+        return _append(rest, call, so_far._replace(failure=failure))
 
-    return screened.Opening(call, topic, go_on)
+    return screened.Opening(call, at, go_on)
 
 
 def _join(batch: Batch, partition: Partition, request: ProduceRequest, call: Call) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from levada.broker.dedup import Dedup
 from levada.engine.embedded.partition import Partition
-from levada.engine.port import Appended
+from levada.engine.port import Appended, At
 from levada.errors import LevadaError, StorageFailed
 from levada.fronts.kafka.call import Call
 from levada.fronts.kafka.reply import Body, HangUp, Later
@@ -37,11 +37,11 @@ class Opening(Later):
 
     exclusive = True
 
-    def __init__(self, call: Call, topic: str, go_on: Callable[[LevadaError | None], Body | Later | None]) -> None:
+    def __init__(self, call: Call, at: At, go_on: Callable[[LevadaError | None], Body | Later | None]) -> None:
         super().__init__(call)
         assert call.node.dedup is not None
         self._go_on = go_on
-        self._task = asyncio.ensure_future(_open(call.node.dedup, topic))
+        self._task = asyncio.ensure_future(_open(call.node.dedup, at))
         self._task.add_done_callback(self._opened)
 
     def _opened(self, task: asyncio.Task[None]) -> None:
@@ -67,8 +67,8 @@ class Opening(Later):
             self.notify(self)
 
 
-async def _open(dedup: Dedup, topic: str) -> None:
+async def _open(dedup: Dedup, at: At) -> None:
     try:
-        await dedup.open(topic)
+        await dedup.at_hand(at)
     except OSError as reason:
-        raise StorageFailed(f"the memory of messages of topic {topic} could not be loaded: {reason}") from reason
+        raise StorageFailed(f"the memory of messages of topic {at.topic} could not be loaded: {reason}") from reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from levada.broker.native import Native
@@ -11,6 +11,7 @@ from levada.engine.port import At, Committed
 from levada.errors import InvalidRequest, LevadaError
 from levada.fronts.rpc import notice
 from levada.fronts.rpc.call import Call
+from levada.fronts.rpc.limits import NAMED_MAX, check_count
 from levada.fronts.rpc.status import error_message
 from levada.v1 import stream_pb2 as pb
 
@@ -29,6 +30,7 @@ async def commit(native: Native, request: pb.CommitRequest, call: Call) -> pb.Co
 
 
 async def seek(native: Native, request: pb.SeekRequest, call: Call) -> pb.SeekResponse:
+    check_count(request.partitions, NAMED_MAX, "partitions")
     offsets = await native.positions.seek(
         request.group,
         request.topic,
@@ -56,8 +58,9 @@ def _target(request: pb.SeekRequest) -> Target:
             raise InvalidRequest("a seek goes to an offset, a timestamp_ms, a shift, or the start EARLIEST or LATEST")
 
 
-def committed(offsets: Iterable[pb.PartitionOffset]) -> dict[At, Committed]:
-    """InvalidRequest where a partition is named twice."""
+def committed(offsets: Collection[pb.PartitionOffset]) -> dict[At, Committed]:
+    """InvalidRequest where a partition is named twice, or too many are."""
+    check_count(offsets, NAMED_MAX, "offsets")
     found: dict[At, Committed] = {}
     for each in offsets:
         at = At(each.topic, each.partition)

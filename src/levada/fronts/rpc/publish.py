@@ -19,11 +19,15 @@ from levada.engine.port import Acks
 from levada.errors import InvalidRequest, LevadaError, ShuttingDown
 from levada.fronts.rpc import notice
 from levada.fronts.rpc.call import Call
+from levada.fronts.rpc.limits import check_count
 from levada.fronts.rpc.memory import READ_TIMEOUT_S, stalled
 from levada.fronts.rpc.records import new_record
 from levada.fronts.rpc.status import error_message
 from levada.v1 import stream_pb2 as pb
 
+#: Most records of one request; most batches, of which small ones go to many partitions.
+RECORDS_MAX: Final = 10_000
+BATCHES_MAX: Final = 20_000
 #: Most requests of one stream that are begun and not answered.
 IN_FLIGHT_MAX: Final = 128
 
@@ -120,6 +124,8 @@ def _start(native: Native, request: pb.PublishRequest) -> Awaitable[Started]:
     acks = _ACKS.get(request.acks)
     if acks is None:
         raise InvalidRequest(f"acks {request.acks}: must be ACKS_ALL (0) or ACKS_NONE (1)")
+    check_count(request.records, RECORDS_MAX, "records")
+    check_count(request.batches, BATCHES_MAX, "batches")
     if not request.batches:
         return native.publisher.start(request.topic, [new_record(each) for each in request.records], acks)
     if request.records:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any, Final
 
 from levada.broker.delivery import Assigned, Batches, Delivery, Failed, Records, Start, Subscription, Wanted
@@ -19,6 +19,7 @@ from levada.broker.native import Native
 from levada.engine.port import At, Isolation
 from levada.errors import InvalidRequest
 from levada.fronts.rpc.call import Call
+from levada.fronts.rpc.limits import NAMED_MAX, check_count
 from levada.fronts.rpc.offsets import committed, partition_errors
 from levada.fronts.rpc.records import stored_records
 from levada.fronts.rpc.status import error_message
@@ -98,8 +99,8 @@ async def _do(subscription: Subscription, request: pb.SubscribeRequest) -> None:
         case "alive":
             pass
         case "pause":
-            subscription.pause([_at(each) for each in request.pause.paused])
-            subscription.resume([_at(each) for each in request.pause.resumed])
+            subscription.pause(_ats(request.pause.paused))
+            subscription.resume(_ats(request.pause.resumed))
         case "seek":
             offsets = committed(request.seek.offsets)
             await subscription.seek({at: each.offset for at, each in offsets.items()})
@@ -119,10 +120,11 @@ def _wanted(request: pb.SubscribeRequest.Open, call: Call) -> Wanted:
     start = _START.get(request.start)
     if start is None:
         raise InvalidRequest(f"start {request.start}: must be EARLIEST, LATEST or NONE (0 to 2)")
+    check_count(request.topics, NAMED_MAX, "topics")
     return Wanted(
         topics=tuple(request.topics),
         group=request.group,
-        partitions=tuple(_at(each) for each in request.partitions),
+        partitions=tuple(_ats(request.partitions)),
         consumer=request.consumer if request.HasField("consumer") else None,
         generation=request.generation,
         start=start,
@@ -137,8 +139,9 @@ def _wanted(request: pb.SubscribeRequest.Open, call: Call) -> Wanted:
     )
 
 
-def _at(each: pb.TopicPartition) -> At:
-    return At(each.topic, each.partition)
+def _ats(partitions: Collection[pb.TopicPartition]) -> list[At]:
+    check_count(partitions, NAMED_MAX, "partitions")
+    return [At(each.topic, each.partition) for each in partitions]
 
 
 def _message(delivery: Delivery) -> pb.SubscribeResponse:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from levada.broker.dedup import keeper as keeper_module
 from levada.broker.dedup import upkeep as upkeep_module
 from levada.engine.embedded.engine import EmbeddedEngine
 from levada.engine.port import Acks, At, TopicSpec
-from levada.errors import InvalidRecord, StorageFull, UnknownTopic
+from levada.engine.settings import Level
+from levada.errors import InvalidRecord, Overloaded, StorageFull, UnknownTopic
 from levada.log.disk import Disk, File
 from levada.records.batch import HEADER_SIZE, Batch, checksum
 from support.dedup import START_MS, Clock, batch_with, dedup_over, positions, publish
@@ -409,3 +411,66 @@ async def test_what_the_broker_keeps_for_itself_is_never_screened(tmp_path: Path
         assert not w.dedup.active("__levada.topics")
         assert (await publish(w.dedup, AT, b"a"))[0][:2] == (0, 0)
         assert positions(await w.dedup.publish(AT, batch_with([b"a"]), Acks.ALL, dense=True), AT) == [(0, 0, True)]
+
+
+# Settings that are parsed anew
+
+
+async def test_settings_that_are_parsed_anew_and_equal_change_nothing(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await w.create()
+        await w.publish(b"a")
+        before = w.engine.config_of("t")
+        await w.engine.alter_broker(Level.BROKER, {"group.max.session.timeout.ms": "600000"})
+        assert w.engine.config_of("t") is not before
+        async with asyncio.timeout(30):
+            assert await w.publish(b"a", b"b") == [(0, 0, True), (0, 1, False)]
+        assert w.dedup.ready(w.engine.partition("t", 0))
+
+
+async def test_settings_that_never_come_to_rest_are_refused_and_hold_nobody_up(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await w.create()
+        await w.publish(b"a")
+        partition = w.engine.partition("t", 0)
+        partition.config = replace(partition.config, dedup_window_ms=1)  # what the registry does not say
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(other())
+        with pytest.raises(Overloaded, match="topic t"):
+            await w.publish(b"a")
+        beside.cancel()
+        assert turns > 2
+
+
+async def test_a_topic_that_is_at_hand_is_not_opened_again_for_every_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path) as w:
+        await w.create(levada_dedup_scope="broker")
+        await w.publish(b"a")
+        opened = []
+        monkeypatch.setattr(w.dedup, "open", opened.append)
+        await w.dedup.at_hand(AT)
+        assert await w.publish(b"b") == [(0, 1, False)]
+        assert not opened
+
+
+async def test_a_topic_that_comes_to_share_a_memory_is_read_before_others_are_screened(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await w.create(levada_dedup_scope="broker")
+        await w.create("u", levada_dedup="off")
+        await w.publish(b"a")
+        await w.engine.append(At("u", 0), batch_with([b"b"]).view)
+        await w.engine.alter("u", {"levada.dedup": "payload", "levada.dedup.scope": "broker"})
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        w.dedup.settings_changed()
+        assert await w.publish(b"b") == [(0, 0, True)]
+        assert (await w.engine.bounds(AT)).end == 1

@@ -25,9 +25,10 @@ from levada.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from levada.records.batch import batches
+from levada.records.batch import CONTROL, TRANSACTIONAL, batches
 from levada.records.build import build
 from levada.records.read import Record, read
+from support.dedup import dedup_over
 
 
 class World:
@@ -272,3 +273,26 @@ async def test_without_acks_the_answer_does_not_wait_for_the_disk(world: World) 
     await world.create(levada_durability="fsync")
     [position] = await world.publisher.publish("t", [NewRecord(b"v", partition=0)], Acks.NONE)
     assert position == Position(0, 0)
+
+
+@pytest.mark.parametrize("dedup", ["off", "id"])
+@pytest.mark.parametrize("bits", [TRANSACTIONAL, CONTROL, TRANSACTIONAL | CONTROL])
+async def test_a_batch_of_a_transaction_is_refused_and_readers_of_what_is_committed_go_on(
+    world: World, dedup: str, bits: int
+) -> None:
+    await world.create(partitions=1, levada_dedup=dedup)
+    remembering = dedup_over(world.engine)
+    publisher = Publisher(
+        world.engine, world.engine.view, world.spread, world.gate, remembering,
+        config_of=world.engine.config_of, now_ms=world.engine.now_ms, admit=world.engine.admit,
+    )  # fmt: skip
+    made = {"transactional": bool(bits & TRANSACTIONAL), "control": bool(bits & CONTROL)}
+    of_transaction = build([(None, b"x")], timestamp_ms=1, producer_id=7, producer_epoch=0, base_sequence=0, **made)
+    plain = build([(None, b"y")], timestamp_ms=1)
+    for given in ([(0, of_transaction)], [(0, plain), (0, of_transaction)]):
+        with pytest.raises(InvalidRecord, match="control" if bits & CONTROL else "transactional"):
+            await publisher.publish_batches("t", given)
+    await publisher.publish_batches("t", [(0, plain)])
+    bounds = await world.engine.bounds(At("t", 0))
+    assert (bounds.stable_end, bounds.end) == (1, 1)
+    await remembering.close()
