@@ -69,7 +69,11 @@ def test_an_error_is_rebuilt_with_what_there_is_to_know() -> None:
     assert str(refusals.rebuild("FromTheFuture", "news", {})) == "FromTheFuture: news"
 
 
-@pytest.mark.parametrize("kind", list(errors.all_errors()), ids=lambda kind: kind.__name__)
+#: Those a broker can answer with; other rooms have some of their own, which never travel.
+ANSWERS = [kind for kind in errors.all_errors() if kind.__module__ == errors.__name__]
+
+
+@pytest.mark.parametrize("kind", ANSWERS, ids=lambda kind: kind.__name__)
 def test_every_error_can_be_rebuilt(kind: type[errors.LevadaError]) -> None:
     assert type(refusals.rebuild(kind.__name__, "said", {})) is kind
 

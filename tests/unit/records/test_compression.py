@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from kafka import codec as kafka_python_codec
 
 from levada.errors import CorruptBatch, InvalidRecord, RecordError, UnsupportedCompression
-from levada.records.compression import CODECS, GZIP, LZ4, NONE, SNAPPY, ZSTD, codec_id, compress, decompress
+from levada.records.compression import (
+    CODECS,
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    codec_id,
+    compress,
+    decompress,
+    decompress_into,
+)
 
 MiB = 1024 * 1024
 PACKED = [GZIP, SNAPPY, LZ4, ZSTD]
@@ -124,3 +135,22 @@ def test_codecs_go_by_name() -> None:
         with pytest.raises(UnsupportedCompression):
             compress(unknown, b"x")
     assert decompress(NONE, b"as it is") == b"as it is"
+
+
+@given(EVERY, DATA)
+def test_data_is_unpacked_to_the_beginning_of_a_room(codec, data):
+    room = memoryview(bytearray(b"x" * (len(data) + 3)))
+    assert decompress_into(codec, compress(codec, data), room) == len(data)
+    assert bytes(room) == data + b"xxx"
+
+
+@pytest.mark.parametrize("codec", CODECS.values())
+def test_data_that_is_larger_than_the_room_is_refused(codec):
+    room = memoryview(bytearray(999))
+    with pytest.raises((CorruptBatch, InvalidRecord)):
+        decompress_into(codec, compress(codec, os.urandom(1000)), room)
+
+
+def test_an_unknown_codec_has_no_way_into_a_room():
+    with pytest.raises(UnsupportedCompression):
+        decompress_into(5, b"", memoryview(bytearray(9)))
