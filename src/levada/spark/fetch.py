@@ -53,15 +53,9 @@ class RangeLost(OffsetOutOfRange):
     """
 
     def __init__(self, lost: Range, why: str, *, start: int, end: int) -> None:
-        super().__init__(
-            f"offsets {lost.start} to {lost.end - 1} of {lost.topic}-{lost.partition} are lost: {why}; "
-            f"it holds {start} to {end - 1}"
-            if end > start
-            else f"offsets {lost.start} to {lost.end - 1} of {lost.topic}-{lost.partition} are lost: {why}; "
-            f"it is empty and goes on at {end}",
-            start=start,
-            end=end,
-        )
+        place = f"offsets {lost.start} to {lost.end - 1} of {lost.topic}-{lost.partition}"
+        holds = f"it holds {start} to {end - 1}" if end > start else f"it is empty and goes on at {end}"
+        super().__init__(f"{place} are lost: {why}; {holds}", start=start, end=end)
         self.lost = lost
         self.why = why
 
