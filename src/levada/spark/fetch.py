@@ -70,7 +70,7 @@ def _range_lost(lost: Range, why: str, start: int, end: int) -> RangeLost:
 def fetched(
     client_settings: Mapping[str, Any], wanted: Range, *, read_committed: bool, bytes_max: int = BYTES_MAX
 ) -> Iterator[Fetched]:
-    """The batches that hold this range, in order and without a gap: each piece begins where the one before ended.
+    """The batches that hold this range, in order: between two pieces lies nothing, or offsets that are gone.
 
     `client_settings` are the arguments of BlockingClient by name: `bootstrap` and any of ClientConfig. Its `timeout_ms` is how long
     a leader may be away, or offsets below `end` be not readable yet, before that is an error. RangeLost, CorruptBatch, ClientError.
@@ -105,10 +105,11 @@ class _Reader:
                     raise self._missing(position)
                 ahead = self._begin(position)
                 continue
-            position, deadline = piece.to_offset, self._deadline()
+            position = piece.to_offset
             ahead = self._begin(position) if position < end else None
             if piece.data:
                 yield piece
+            deadline = self._deadline()  # not before: whoever was handed the piece may have taken long over it
 
     def _deadline(self) -> float:
         return time.monotonic() + self._client.config.timeout_ms / 1000

@@ -177,6 +177,24 @@ def test_offsets_that_never_come_are_an_error_after_a_while(led: Any) -> None:
         pieces(35, 40)
 
 
+def test_whoever_takes_long_over_a_piece_loses_nothing_by_it(led: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(levada.spark.fetch.time, "monotonic", lambda: clock[0])
+    leader = led(Leader(*three(), end=10))
+    reading = fetched({"bootstrap": "x"}, Range("orders", 0, 0, 20), read_committed=True)
+    next(reading)
+    clock[0] += 3600
+    answer = leader._answer
+
+    def late(offset: int) -> Answer:
+        found = answer(offset)
+        leader.end = 30
+        return found
+
+    leader._answer = late
+    assert next(reading).to_offset == 20
+
+
 def test_an_answer_from_before_the_offset_is_corrupt(led: Any) -> None:
     leader = led(Leader(*three()))
     leader._answer = lambda _offset: Answer(0, 0, 30, 30, 0, bytes(three()[0].view), [])  # type: ignore[method-assign]
