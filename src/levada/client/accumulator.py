@@ -136,7 +136,7 @@ class Accumulator:
         if partition == SPREAD and route.keyless != "sticky":
             limit *= min(route.partitions, _SPREAD_MAX)
         # Also where the largest records of what is spread out come together in one partition.
-        return min(limit, route.max_message_bytes)
+        return min(limit, route.batch_bytes_max)
 
     def _close(self, where: tuple[str, int]) -> None:
         self._full.append(self._open.pop(where))

@@ -54,6 +54,7 @@ class Channel:
         self._metadata = ((CLIENT_ID, self.client_id),)
         self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
         self._calls: dict[str, Any] = {}
+        self._closed = False
 
     async def ready(self) -> None:
         """Unreachable as soon as it is clear that nothing answers."""
@@ -70,10 +71,16 @@ class Channel:
             raise unreachable(self.address, f"not within {self.timeout_s:g} s") from None
 
     async def close(self) -> None:
+        self._closed = True
         await self._channel.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidRequest(f"the client of {self.address} is closed; connect again")
 
     async def call(self, method: str, request: Message, answer: type[Any], *, timeout_s: float | None = None) -> Any:
         """One request, one answer. Raises what the broker refused; Unreachable; TimedOut."""
+        self._check_open()
         unary = self._calls.get(method)
         if unary is None:
             unary = self._calls[method] = self._channel.unary_unary(
@@ -88,6 +95,7 @@ class Channel:
 
     def stream(self, method: str, request: type[Any], answer: type[Any]) -> Stream:
         """Many requests and many answers over one call."""
+        self._check_open()
         key = f"{method}…"
         opened = self._calls.get(key)
         if opened is None:

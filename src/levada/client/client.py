@@ -9,9 +9,10 @@ from typing import Any, Literal, Self
 from weakref import WeakSet
 
 from levada.client import forks
-from levada.client.channel import STREAM, Channel
+from levada.client.channel import Channel
 from levada.client.consumer import AsyncConsumer
 from levada.client.manager import AsyncManager
+from levada.client.once import Once
 from levada.client.producer import AsyncProducer
 from levada.client.records import Record
 from levada.client.routes import Routes
@@ -147,7 +148,7 @@ class AsyncClient:
     async def read(
         self,
         topic: str,
-        partition: int = 0,
+        partition: int | None = None,
         offset: int = 0,
         *,
         limit: int = 100,
@@ -158,18 +159,18 @@ class AsyncClient:
         key: Serializer = BYTES,
         value: Serializer = BYTES,
     ) -> list[Record]:
-        """Read some records of one partition, once, outside of any group.
+        """Read some records of a topic, once, outside of any group.
 
             records = await client.read("orders", partition=0, offset=9, limit=5)
 
-        OffsetOutOfRange with the range there is, unless out_of_range says where to begin instead.
+        Without `partition`, of all partitions: each from `offset` on and in order, one partition after the other, and `limit`
+        records in all. wait_ms: how long to wait for a record where there is none. OffsetOutOfRange with the range there is, unless out_of_range says where to begin instead.
         """
         self._check_open()
         if out_of_range not in _OUT_OF_RANGE:
             raise InvalidRequest(f"out_of_range is {out_of_range!r}; it must be one of {', '.join(_OUT_OF_RANGE)}")
         request = pb.ReadRequest(
             topic=topic,
-            partition=partition,
             offset=offset,
             limit=limit,
             bytes_max=bytes_max,
@@ -177,21 +178,8 @@ class AsyncClient:
             read_committed=read_committed,
             out_of_range=_OUT_OF_RANGE[out_of_range],
         )
-        answer = await self._channel.call(
-            f"{STREAM}/Read", request, pb.ReadResponse, timeout_s=self._channel.timeout_s + wait_ms / 1000
-        )
-        return [
-            Record(
-                topic,
-                partition,
-                each.offset,
-                each.timestamp_ms,
-                key.loads(each.key) if each.HasField("key") else None,
-                value.loads(each.value) if each.HasField("value") else None,
-                tuple((header.key, header.value if header.HasField("value") else None) for header in each.headers),
-            )
-            for each in answer.records
-        ]
+        once = Once(self._channel, request, key, value)
+        return await (once.of_all() if partition is None else once.of(partition))
 
     async def close(self) -> None:
         """Close what was made here, then the connection. Producers send what they have first. A second call does nothing."""
@@ -214,7 +202,7 @@ class AsyncClient:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InvalidRequest("the client is closed")
+            raise InvalidRequest(f"the client of {self.address} is closed; connect again")
 
     async def __aenter__(self) -> Self:
         try:

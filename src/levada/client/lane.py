@@ -4,6 +4,8 @@ The broker takes a producer's batches in the order of their sequences and answer
 the first copy lies. So at most five are on their way at once. After a cut they are sent again as they were; after a refusal
 all that followed it comes back too (OutOfOrderSequence), and everything is sent again from there, in order. A producer that a
 partition does not know may begin anywhere, so until a first batch was stored only one is on its way.
+
+A sequence that may be in the log is given to no other batch: the broker would answer it with where the first one lies.
 """
 
 from __future__ import annotations
@@ -14,11 +16,23 @@ from typing import Final
 
 from levada.client.draft import Landed
 from levada.client.parcel import NOT_STAMPED, Parcel
-from levada.errors import LevadaError, OutOfOrderSequence
+from levada.errors import (
+    LevadaError,
+    OutOfOrderSequence,
+    Overloaded,
+    ProducerError,
+    RecordError,
+    RequestError,
+    TopicError,
+)
 from levada.records.batch import NO_PRODUCER, NO_SEQUENCE
 
 #: As many batches as the broker remembers of a producer.
 IN_FLIGHT_MAX: Final = 5
+#: Refusals that come before a batch is written, or once its topic is gone. After any other it may be in the log.
+BEFORE_THE_WRITE: Final = (Overloaded, ProducerError, RecordError, RequestError, TopicError)
+#: Those that are told of no batch that is in the log already: a repeat of one is answered with where it lies.
+_NOT_STORED: Final = (ProducerError, RecordError, RequestError, TopicError)
 
 Identity = tuple[int, int]
 #: Of a producer that sends without sequences.
@@ -139,6 +153,16 @@ class Lane:
         if self._renew and not parcel.uncertain:
             parcel.stamped = NOT_STAMPED
 
+    def refused(self, parcel: Parcel, error: LevadaError, *, together: bool) -> None:
+        """Keep in mind what a refusal leaves open, before it is sent again or fails.
+
+        Of what was refused `together` one was meant, and the others may be stored.
+        """
+        if together:
+            parcel.alone = True
+        if not isinstance(error, BEFORE_THE_WRITE):
+            parcel.uncertain = True
+
     def follows_a_refusal(self, error: LevadaError) -> bool:
         """True where a parcel was refused only because one before it was: it can be sent again."""
         return isinstance(error, OutOfOrderSequence) and self._halted
@@ -150,8 +174,8 @@ class Lane:
         lane needs a new identity.
         """
         lost = [parcel]
-        if parcel.uncertain:
-            lost += [each for each in (*self._flying, *self._waiting) if each.uncertain and each is not parcel]
+        if parcel.uncertain or (parcel.alone and not isinstance(error, _NOT_STORED)):
+            lost += [each for each in (*self._flying, *self._waiting) if each.may_be_stored and each is not parcel]
         if self.identity != NOBODY and parcel.stamped == self._run:
             self._give_sequences_anew(parcel, error)
         for each in lost:
@@ -164,11 +188,12 @@ class Lane:
         followers = [each for each in (*self._flying, *self._waiting) if self._order[each] > self._order[failed]]
         self._halted = True
         self._next_sequence = failed.sequence
-        if failed.uncertain or isinstance(error, OutOfOrderSequence) or any(each.uncertain for each in followers):
+        doubtful = failed.may_be_stored
+        if doubtful or isinstance(error, OutOfOrderSequence) or any(each.may_be_stored for each in followers):
             self._renew = True
         for each in followers:
             # If what failed was stored after all, what is on its way behind it is taken: its answer will tell.
-            if not (failed.uncertain and each in self._flying):
+            if not (doubtful and each in self._flying):
                 each.stamped = NOT_STAMPED
 
     def cut(self) -> None:

@@ -35,7 +35,7 @@ class Parcel:
         #: Which of the lane's runs of sequences its own belongs to.
         self.stamped = NOT_STAMPED
         self.data: bytes = b""
-        #: It was on its way when a connection was cut: the broker may have stored it.
+        #: It was on its way when a connection was cut, or was refused after it was written: the broker may have stored it.
         self.uncertain = False
         #: It shared a request with another that was refused: next time it goes alone, to get an answer of its own.
         self.alone = False
@@ -47,6 +47,11 @@ class Parcel:
     @property
     def deadline(self) -> float:
         return self.draft.deadline
+
+    @property
+    def may_be_stored(self) -> bool:
+        """It was sent before, and what came of that is not known: an answer that it was there already is about itself."""
+        return self.uncertain or self.alone
 
     @property
     def next_sequence(self) -> int:

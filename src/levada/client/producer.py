@@ -13,7 +13,7 @@ from levada.client.forks import FORKED
 from levada.client.handover import Handover
 from levada.client.outbox import Outbox
 from levada.client.records import Headers, encode_headers
-from levada.client.route import Route
+from levada.client.route import BATCH_BYTES_MAX, MESSAGE_BYTES_MAX, Route
 from levada.client.routes import Routes
 from levada.client.serializers import BYTES, Bytes, Serializer
 from levada.errors import (
@@ -146,7 +146,7 @@ class AsyncProducer:
         else:
             encoded = encode_headers(headers, message_id)
             size = size_of(key, value, encoded)
-        if size + HEADER_SIZE > route.max_message_bytes:
+        if size + HEADER_SIZE > route.batch_bytes_max:
             self._check_size(route, size)
         if partition is None:
             where = route.of_key(key) if key else route.keyless_to
@@ -199,7 +199,7 @@ class AsyncProducer:
         if route is None or self._closed is not None:
             self._check_open()
             return False
-        if handover.largest + ROW_OVERHEAD + HEADER_SIZE > route.max_message_bytes:
+        if handover.largest + ROW_OVERHEAD + HEADER_SIZE > route.batch_bytes_max:
             self._check_size(route, handover.largest + ROW_OVERHEAD)
         return handover.advance(self._accumulator, route)
 
@@ -222,6 +222,11 @@ class AsyncProducer:
             raise InvalidRequest(self._closed)
 
     def _check_size(self, route: Route, size: int) -> None:
+        if size + HEADER_SIZE > BATCH_BYTES_MAX < route.max_message_bytes:
+            raise RecordTooLarge(
+                f"a record of {size - ROW_OVERHEAD} bytes; the broker takes messages of at most {MESSAGE_BYTES_MAX}, whatever "
+                f"a topic's max.message.bytes is (topic {route.topic}: {route.max_message_bytes})"
+            )
         # What is computed is the most it can be; close to the limit the broker decides.
         if size - ROW_OVERHEAD > route.max_message_bytes:
             raise RecordTooLarge(

@@ -18,6 +18,7 @@ from levada.errors import (
     InvalidRequest,
     LevadaError,
     Overloaded,
+    RecordTooLarge,
     ShuttingDown,
     TimedOut,
     Unreachable,
@@ -77,6 +78,9 @@ def of_rpc(error: grpc.RpcError, address: str) -> LevadaError:
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return TimedOut(f"the broker at {address} did not answer in time")
     if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+        if "larger than max" in details:
+            # gRPC's own refusal: it read the length of the message and nothing more, so waiting changes nothing.
+            return RecordTooLarge(f"the broker at {address} takes no message of this size: {details}")
         return Overloaded(details or None)
     if code in _BROKEN:
         # The broker's own refusals come with details: this one is gRPC's, about a connection that broke in the middle.

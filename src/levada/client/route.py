@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 #: Not a partition: the broker's counter says where.
 SPREAD: Final = -1
+#: The broker's gRPC port takes no larger message; what a request has besides its batch is less than the rest.
+MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+BATCH_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 4_096
 #: As many keys are remembered with their partition: hashing one in Python costs a microsecond for ten bytes.
 _KEYS_REMEMBERED: Final = 65_536
 
@@ -32,8 +35,11 @@ class Route:
         self.topic = topic
         self.topic_id = topic_id
         self.partitions = partitions
+        self.router = router
         self.keyless = keyless
         self.max_message_bytes = max_message_bytes
+        #: No larger batch gets to the topic.
+        self.batch_bytes_max = min(max_message_bytes, BATCH_BYTES_MAX)
         #: Where records without a key go.
         self.keyless_to = 0 if partitions == 1 or keyless == "zero" else SPREAD
         by_key = ROUTERS[router]
@@ -64,5 +70,9 @@ class Route:
         return self.of_key(key) if key else self.keyless_to
 
     def same_as(self, other: Route) -> bool:
-        """True where nothing changed that matters to what is still on its way."""
-        return self.topic_id == other.topic_id and self.partitions == other.partitions
+        """True where all rules are the same, so that what is remembered of keys holds."""
+        return self._rules == other._rules
+
+    @property
+    def _rules(self) -> tuple[object, ...]:
+        return self.topic_id, self.partitions, self.router, self.keyless, self.max_message_bytes

@@ -63,10 +63,8 @@ class Routes:
         )
         route = Route.of(answer.topic)
         before = self._routes.get(topic)
-        if before is None or not before.same_as(route) or before.keyless != route.keyless:
+        if before is None or not before.same_as(route):
             self._routes[topic] = route
-        else:
-            before.max_message_bytes = route.max_message_bytes
         self._asked[topic] = time.monotonic()
         return self._routes[topic]
 

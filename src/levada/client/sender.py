@@ -193,8 +193,8 @@ class Sender:
 
     def _landed(self, lane: Lane, parcel: Parcel, position: pb.Position) -> None:
         duplicates = {each.index: (each.partition, each.offset) for each in position.duplicates} or None
-        # A repeat of what was cut off is no duplicate to whoever published it once.
-        duplicate = position.duplicate and not parcel.uncertain
+        # A repeat of what was sent before is no duplicate to whoever published it once.
+        duplicate = position.duplicate and not parcel.may_be_stored
         done = lane.landed(
             parcel, Landed(position.partition, position.offset, duplicate=duplicate, duplicates=duplicates)
         )
@@ -209,9 +209,10 @@ class Sender:
             if not lane.awaits(parcel):
                 continue
             passing = is_passing(error) and parcel.deadline > now
-            if len(parcels) > 1:
+            together = len(parcels) > 1
+            lane.refused(parcel, error, together=together)
+            if together:
                 # One of them was meant. The others may even be stored: each asks again for itself.
-                parcel.alone = True
                 lane.again(parcel, self._not_before(error, now))
             elif passing or lane.follows_a_refusal(error):
                 lane.again(parcel, self._not_before(error, now))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -12,7 +13,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from levada.client.draft import Draft, Landed
 from levada.client.lane import IN_FLIGHT_MAX, NOBODY, Lane
 from levada.client.parcel import Parcel, parcels_of
-from levada.errors import LevadaError, OutOfOrderSequence, Overloaded, RecordTooLarge
+from levada.client.refusals import is_passing
+from levada.errors import (
+    LevadaError,
+    OutOfOrderSequence,
+    Overloaded,
+    RecordTooLarge,
+    ShuttingDown,
+    StorageFailed,
+    StorageFull,
+    TimedOut,
+)
 from levada.log.producers import Producers
 from levada.records.batch import Batch
 from levada.records.read import read
@@ -117,6 +128,43 @@ def test_what_may_be_stored_fails_with_what_was_before_it() -> None:
     assert lane.needs_identity
 
 
+@pytest.mark.parametrize("error", [StorageFailed(), StorageFull(), ShuttingDown(), TimedOut()])
+def test_the_sequence_of_what_was_refused_after_the_write_is_given_to_no_other(error: LevadaError) -> None:
+    lane = make_lane(1, known=True)
+    (one,) = send_all(lane)
+    lane.refused(one, error, together=False)
+    lane.failed(one, error)
+    lane.add(make_parcel(b"later"))
+    assert send_all(lane) == []
+    assert lane.needs_identity
+
+
+def test_what_was_refused_with_others_may_be_stored() -> None:
+    lane = make_lane(2, known=True)
+    one, two = send_all(lane)
+    for each in (one, two):
+        lane.refused(each, OutOfOrderSequence(), together=True)
+        lane.again(each)
+    assert one.may_be_stored
+    assert lane.failed(one, TimedOut()) == [one, two]
+
+
+def test_what_follows_a_batch_that_cannot_be_stored_does_not_fail_with_it() -> None:
+    lane = make_lane(2, known=True)
+    one, two = send_all(lane)
+    lane.refused(one, RecordTooLarge(), together=True)
+    lane.again(one)
+    lane.refused(two, OutOfOrderSequence(), together=True)
+    lane.again(two)
+    assert lane.next(0) is one
+    lane.send()
+    lane.refused(one, RecordTooLarge(), together=False)
+    assert lane.failed(one, RecordTooLarge()) == [one]
+    assert lane.needs_identity
+    lane.begin((8, 0))
+    assert send_all(lane) == [two]
+
+
 def test_without_sequences_everything_goes_at_once() -> None:
     lane = Lane("t", 0)
     lane.begin(NOBODY)
@@ -139,11 +187,16 @@ class Partition:
         self.producers = Producers()
         self.values: list[bytes | None] = []
 
-    def append(self, data: bytes) -> int:
+    def append(self, data: bytes, refusal: LevadaError | None = None) -> int:
+        """A repeat is answered whatever rules there are by now."""
         batch = Batch(memoryview(bytearray(data)))
-        seen = self.producers.check(batch)
-        if seen is not None:
-            return seen.base_offset
+        producer = self.producers.get(batch.producer_id)
+        first = producer.repeat_of(batch) if producer is not None else None
+        if first is not None:
+            return first.first_offset
+        if refusal is not None:
+            raise refusal
+        assert self.producers.check(batch) is None
         batch.stamp(len(self.values), 0)
         self.producers.applied(batch, 0)
         self.values += [record.value for record in read(batch)]
@@ -160,7 +213,7 @@ class LaneMachine(RuleBasedStateMachine):
         self.identities = 0
         self.published = 0
         self.to_broker: deque[Parcel] = deque()
-        self.to_client: deque[tuple[Parcel, int | LevadaError]] = deque()
+        self.to_client: deque[tuple[Parcel, int | LevadaError, bool]] = deque()
         self.late: deque[bytes] = deque()
         self.stored: dict[bytes, int] = {}
         self.failed: set[bytes] = set()
@@ -192,11 +245,32 @@ class LaneMachine(RuleBasedStateMachine):
     def take_one(self, refusal: LevadaError | None = None) -> None:
         parcel = self.to_broker.popleft()
         try:
-            if refusal is not None:
+            if isinstance(refusal, Overloaded):
                 raise refusal
-            self.to_client.append((parcel, self.partition.append(parcel.data)))
+            self.to_client.append((parcel, self.partition.append(parcel.data, refusal), False))
         except LevadaError as error:
-            self.to_client.append((parcel, error))
+            self.to_client.append((parcel, error, False))
+
+    @precondition(lambda self: self.to_broker)
+    @rule(refusal=st.sampled_from([StorageFailed(), ShuttingDown(), TimedOut()]))
+    def broker_stores_one_and_refuses_it(self, refusal: LevadaError) -> None:
+        parcel = self.to_broker.popleft()
+        try:
+            self.partition.append(parcel.data)
+            self.to_client.append((parcel, refusal, False))
+        except LevadaError as error:
+            self.to_client.append((parcel, error, False))
+
+    @precondition(lambda self: self.to_broker and not self.to_broker[0].alone)
+    @rule(refusal=st.sampled_from([OutOfOrderSequence(), StorageFailed(), RecordTooLarge()]))
+    def broker_refuses_another_of_the_same_request(self, refusal: LevadaError) -> None:
+        parcel = self.to_broker.popleft()
+        if not isinstance(refusal, RecordTooLarge):
+            try:
+                self.partition.append(parcel.data)
+            except LevadaError as error:
+                refusal = error
+        self.to_client.append((parcel, refusal, True))
 
     @precondition(lambda self: self.to_client)
     @rule()
@@ -204,14 +278,16 @@ class LaneMachine(RuleBasedStateMachine):
         self.hear_one()
 
     def hear_one(self) -> None:
-        parcel, answer = self.to_client.popleft()
+        parcel, answer, together = self.to_client.popleft()
         if not self.lane.awaits(parcel):
             return
         if isinstance(answer, int):
             for place, value in enumerate(self.values_of[parcel]):
                 self.stored[value] = answer + place
             self.lane.landed(parcel, Landed(0, answer))
-        elif isinstance(answer, Overloaded) or self.lane.follows_a_refusal(answer):
+            return
+        self.lane.refused(parcel, answer, together=together)
+        if together or is_passing(answer) or self.lane.follows_a_refusal(answer):
             self.lane.again(parcel)
         else:
             self.fail(parcel, answer)

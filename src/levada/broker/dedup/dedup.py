@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import structlog
@@ -21,14 +21,14 @@ from levada.broker.dedup.stored import Partition, Stored
 from levada.broker.dedup.topic import OFF, SHARED, Counts, Topic
 from levada.config import TopicConfig
 from levada.engine.names import is_internal
-from levada.engine.port import Acks, At, Engine, TopicView
+from levada.engine.port import Acks, Appended, At, Engine, TopicView
 from levada.errors import LevadaError, Overloaded
 from levada.records.batch import Batch
 
 if TYPE_CHECKING:
     from levada.broker.dedup.keeper import Keeper
     from levada.broker.dedup.places import Place
-    from levada.broker.dedup.screening import Screening
+    from levada.broker.dedup.screening import First, Screening
     from levada.broker.dedup.shelf import Shelf
 
 T = TypeVar("T")
@@ -222,10 +222,31 @@ class Dedup:
             if screening is not None:
                 screening.forget()
             raise
-        repeats = {} if screening is None else screening.repeats
+        if screening is None:
+            return Stored(appended, self._first_copies(topic, place, batch, appended), batch.record_count, dense)
+        repeats = screening.repeats
         if repeats:
             self.drops[topic.name] += len(repeats)
         return Stored(appended, repeats, batch.record_count, dense)
+
+    def _first_copies(
+        self, topic: Topic, place: Place, batch: Batch, appended: Appended | None
+    ) -> Mapping[int, First]:
+        """Which records of a producer's repeat were not stored with its first copy either, and where those lie instead."""
+        assert appended is not None and appended.duplicate, "only a repeat is not screened"
+        if batch.is_transactional:
+            return {}  # Kafka's clients know offsets of batches alone
+        screening = topic.memory.screen(
+            place,
+            batch,
+            appended.base_offset,
+            self.now_ms(),
+            topic.config.dedup_window_ms,
+            unpacked_bytes_max=topic.unpacked_bytes_max,
+        )
+        screening.forget()  # it was asked, not told
+        own = {index: (place.at, appended.base_offset + index) for index in screening.repeats}
+        return {index: first for index, first in screening.repeats.items() if first != own[index]}
 
     def waits(self, stored: Stored) -> list[asyncio.Future[None]]:
         """What must be done before a repeat may be answered: its first copy may not be durable yet. Refusals of its partition."""

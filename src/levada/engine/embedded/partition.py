@@ -196,7 +196,7 @@ class Partition:
         seen = producer.repeat_of(batch) if producer is not None else None
         if seen is None or isinstance(refusal, CorruptBatch):
             raise refusal
-        return Appended(seen.first_offset, seen.last_offset, self.log.start_offset, duplicate=True)
+        return Appended(seen.first_offset, seen.last_offset, start_offset=self.log.start_offset, duplicate=True)
 
     def admit(self, batch: Batch) -> Batch:
         """The batch as this topic would store it, or a refusal, without storing it."""

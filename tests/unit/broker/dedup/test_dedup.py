@@ -96,6 +96,22 @@ async def test_with_holes_the_other_records_keep_offset_time_and_headers(tmp_pat
         assert [list(each.headers)[-1:] for each in found] == [[("message_id", b"1")], [], [("message_id", b"4")]]
 
 
+async def test_a_producers_repeat_is_answered_with_the_first_copies_of_what_it_did_not_store(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await w.create()
+        await w.publish(b"a")
+
+        async def send() -> list[tuple[int, int, bool]]:
+            batch = batch_with([b"a", b"new", b"new"], producer=(7, 0, 0))
+            return positions(await w.dedup.publish(AT, batch, Acks.ALL, dense=False), AT)
+
+        assert await send() == [(0, 0, True), (0, 2, False), (0, 2, True)]
+        assert await send() == [(0, 0, True), (0, 2, True), (0, 2, True)]
+        assert await values(w.engine, AT) == [b"a", b"new"]
+        assert w.dedup.counts() == [Counts("t", 2, 0, 2)]
+        assert await w.publish(b"a", b"new") == [(0, 0, True), (0, 2, True)]
+
+
 async def test_the_window_begins_with_the_first_copy_and_repeats_do_not_prolong_it(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await w.create()
