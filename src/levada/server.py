@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from levada.broker.cluster import Cluster
 from levada.broker.dedup import Dedup
-from levada.broker.delivery import Subscriptions
+from levada.broker.delivery import Opener, Subscriptions
 from levada.broker.group_directory import GroupDirectory
 from levada.broker.groups import GroupConfig, GroupCoordinator, now_ms
 from levada.broker.native import Native
@@ -193,7 +193,7 @@ def _native(engine: EmbeddedEngine, groups: Groups, dedup: Dedup, connections: C
         ),
         groups=streams,
         positions=positions,
-        subscriptions=Subscriptions(engine, streams, positions, now_ms, engine.count_out),
+        subscriptions=Subscriptions(engine, streams, positions, now_ms, engine.count_out, Opener(engine.in_thread)),
         directory=directory,
         cluster=Cluster(engine, view, engine.cluster_id, engine.config.node_name, now_ms=now_ms),
         new_producer=lambda: engine.transactions.init_producer_id(None, 0),

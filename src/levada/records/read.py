@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from levada.errors import CorruptBatch, InvalidRecord
+from levada.errors import CorruptBatch, InvalidRecord, UnsupportedCompression
 from levada.records import compiled
 from levada.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, Batch, batches
 from levada.records.compression import UNPACKED_BYTES_MAX, decompress
@@ -90,11 +90,13 @@ def read_all(
     from_offset: int = 0,
     aborted: Iterable[tuple[int, int]] = (),
     committed_only: bool = False,
+    unpacked_bytes_max: int = UNPACKED_BYTES_MAX,
 ) -> Iterator[Record]:
     """What a consumer sees of fetched batches: checked, from its offset on, without control records.
 
     With `committed_only`, also without aborted transactions: `aborted` is what the broker sent along, (producer id,
     first offset) each, and the buffer must end at the last stable offset, as a read_committed fetch does.
+    CorruptBatch, InvalidRecord and UnsupportedCompression as with `read`, naming the batch's offset.
     """
     pending = sorted(((first, producer) for producer, first in aborted), reverse=True)
     ignored: set[int] = set()
@@ -107,9 +109,12 @@ def read_all(
         elif batch.last_offset >= from_offset and not (
             committed_only and batch.is_transactional and batch.producer_id in ignored
         ):
-            for record in read(batch):
-                if record.offset >= from_offset:
-                    yield record
+            try:
+                for record in read(batch, unpacked_bytes_max=unpacked_bytes_max):
+                    if record.offset >= from_offset:
+                        yield record
+            except (CorruptBatch, InvalidRecord, UnsupportedCompression) as reason:
+                raise type(reason)(f"the batch at offset {batch.base_offset} cannot be opened: {reason}") from None
 
 
 def read_marker(batch: Batch) -> Marker | None:

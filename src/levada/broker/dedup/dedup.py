@@ -229,9 +229,7 @@ class Dedup:
             self.drops[topic.name] += len(repeats)
         return Stored(appended, repeats, batch.record_count, dense)
 
-    def _first_copies(
-        self, topic: Topic, place: Place, batch: Batch, appended: Appended | None
-    ) -> Mapping[int, First]:
+    def _first_copies(self, topic: Topic, place: Place, batch: Batch, appended: Appended | None) -> Mapping[int, First]:
         """Which records of a producer's repeat were not stored with its first copy either, and where those lie instead."""
         assert appended is not None and appended.duplicate, "only a repeat is not screened"
         if batch.is_transactional:

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from levada.errors import CorruptBatch
-from levada.records.batch import CONTROL, HEADER_SIZE, LENGTH_END
+from levada.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, LENGTH_END
 
 #: Base offset, length, attributes, last offset delta, record count: what is asked of a header here, at a fifth of what a Batch
 #: costs. Records that were published one by one are a batch each.
@@ -15,11 +15,13 @@ assert _HEADER.size == HEADER_SIZE
 
 
 class Cut(NamedTuple):
-    """The first batches of a buffer: their bytes, the offset behind them, and how many records they count for."""
+    """The first batches of a buffer: their bytes, the offset behind them, how many records they count for."""
 
     data: memoryview
     to_offset: int
     records: int
+    #: Whether one of them is.
+    is_compressed: bool
 
 
 def cut(buffer: bytes | bytearray | memoryview, offset: int, room: int) -> Cut:
@@ -29,7 +31,7 @@ def cut(buffer: bytes | bytearray | memoryview, offset: int, room: int) -> Cut:
     and that compaction thinned out, the count is the most there can be. CorruptBatch.
     """
     view = memoryview(buffer)
-    position, end, records, to_offset = 0, len(view), 0, offset
+    position, end, records, to_offset, codecs = 0, len(view), 0, offset, 0
     while position < end and (records < room or not position):
         if end - position < HEADER_SIZE:
             raise CorruptBatch(f"{end - position} bytes behind the batch before offset {to_offset} are none")
@@ -37,8 +39,9 @@ def cut(buffer: bytes | bytearray | memoryview, offset: int, room: int) -> Cut:
         if not HEADER_SIZE <= LENGTH_END + length <= end - position:
             raise CorruptBatch(f"the batch at offset {base_offset} says it has {LENGTH_END + length} bytes")
         position += LENGTH_END + length
+        codecs |= attributes & CODEC_MASK
         next_offset = base_offset + last_offset_delta + 1
         if not attributes & CONTROL:
             records += max(0, min(count, next_offset - max(offset, base_offset)))
         to_offset = max(to_offset, next_offset)
-    return Cut(view[:position], to_offset, records)
+    return Cut(view[:position], to_offset, records, bool(codecs))

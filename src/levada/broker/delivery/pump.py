@@ -16,12 +16,12 @@ from typing import Final, NoReturn
 from levada.broker.delivery.beginnings import Beginnings
 from levada.broker.delivery.credit import Credit
 from levada.broker.delivery.deliveries import Assigned, Delivery, Failed
-from levada.broker.delivery.parcels import Counted, Parcels
+from levada.broker.delivery.parcels import Parcels
 from levada.broker.delivery.place import Place
 from levada.broker.delivery.wanted import Wanted
 from levada.broker.streams import Assignment
 from levada.engine.port import At, Engine, Slice, TopicView
-from levada.errors import CorruptBatch, LevadaError, OffsetOutOfRange, StorageError, UnknownPartition, UnknownTopic
+from levada.errors import LevadaError, OffsetOutOfRange, RecordError, StorageError, UnknownPartition, UnknownTopic
 
 #: How long the engine is asked to wait before it is asked again.
 _PATIENCE_MS: Final = 600_000
@@ -41,7 +41,7 @@ class Pump:
         deliver: Deliver,
         *,
         durable: Callable[[int], Awaitable[None]],
-        counted: Counted,
+        parcels: Parcels,
     ) -> None:
         self._engine = engine
         self._view = view
@@ -50,7 +50,7 @@ class Pump:
         self._deliver = deliver
         self._durable = durable
         self._beginnings = Beginnings(engine, view, wanted)
-        self._parcels = Parcels(wanted, credit, deliver, counted)
+        self._parcels = parcels
         self._assignment: Assignment | None = None
         #: Something has changed that the consumer does not know yet.
         self._untold = False
@@ -204,7 +204,7 @@ class Pump:
                 await self._parcels.send(place, found)
             else:
                 place.found = found  # others of the group took it meanwhile
-        except CorruptBatch as reason:
+        except RecordError as reason:
             await self._fail(place, turn, reason)
         else:
             self._queue(place)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
+from levada.broker.delivery.cut import cut
+from levada.broker.delivery.opener import UNPACKED_BYTES_MAX, Opener
 from levada.config import MiB
 from levada.engine.port import At, Engine, Isolation, Slice
-from levada.errors import InvalidRequest, OffsetOutOfRange
+from levada.errors import InvalidRequest, OffsetOutOfRange, RecordError
 from levada.records.batch import batches
 from levada.records.read import Record, read_all
 
@@ -45,10 +48,12 @@ async def read_once(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     out_of_range: OutOfRange = OutOfRange.FAIL,
     now_ms: Callable[[], int],
+    opener: Opener | None = None,
 ) -> Portion:
     """Up to `limit` records within `bytes_max`, at least one where there is one; waits up to `wait_ms` for the first.
 
-    OffsetOutOfRange with the range there is, unless `out_of_range` says where to go instead. InvalidRequest.
+    OffsetOutOfRange with the range there is, unless `out_of_range` says where to go instead. InvalidRequest. A RecordError where a
+    batch cannot be opened, naming its offset, unless there are records before it.
     """
     if not 1 <= limit <= LIMIT_MAX:
         raise InvalidRequest(f"{limit} records were asked for; it must be from 1 to {LIMIT_MAX}")
@@ -57,10 +62,12 @@ async def read_once(
     deadline = now_ms() + wait_ms
     offset = await _within(engine, at, offset, out_of_range)
     basket = _Basket(limit, bytes_max)
+    opener = opener or Opener()
     while True:
         patience = 0 if basket.records else max(0, deadline - now_ms())
         found = await engine.read(at, offset, min(basket.room, BYTES_MAX), patience, isolation)
-        offset = basket.fill(found, offset, isolation)
+        part = cut(found.batches, offset, limit)
+        offset = await opener.open(part, partial(basket.fill, found, offset, isolation))
         if not found.batches or basket.is_full:
             end = found.bounds.stable_end if isolation == Isolation.READ_COMMITTED else found.bounds.end
             return Portion(basket.records, found.bounds.start, end, offset)
@@ -88,8 +95,23 @@ class _Basket:
 
     def fill(self, found: Slice, offset: int, isolation: Isolation) -> int:
         """Add what fits of what is there from `offset` on; return where to read on."""
-        committed_only = isolation == Isolation.READ_COMMITTED
-        for record in read_all(found.batches, from_offset=offset, aborted=found.aborted, committed_only=committed_only):
+        try:
+            return self._fill(found, offset, isolation)
+        except RecordError:
+            if not self.records:
+                raise
+            self.is_full = True
+            return self.records[-1].offset + 1
+
+    def _fill(self, found: Slice, offset: int, isolation: Isolation) -> int:
+        records = read_all(
+            found.batches,
+            from_offset=offset,
+            aborted=found.aborted,
+            committed_only=isolation == Isolation.READ_COMMITTED,
+            unpacked_bytes_max=UNPACKED_BYTES_MAX,
+        )
+        for record in records:
             size = size_of(record)
             if self.is_full or (self.records and size > self.room):
                 self.is_full = True

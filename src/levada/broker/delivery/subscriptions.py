@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from levada.broker.delivery.credit import Credit, Pool
 from levada.broker.delivery.membership import Membership, OwnChoice, Seat
-from levada.broker.delivery.parcels import Counted
+from levada.broker.delivery.opener import Opener
+from levada.broker.delivery.parcels import Counted, Parcels
 from levada.broker.delivery.pump import Deliver, Pump
 from levada.broker.delivery.subscription import Subscription
 from levada.broker.delivery.wanted import Wanted
@@ -24,12 +25,14 @@ class Subscriptions:
         positions: Positions,
         now_ms: Callable[[], int],
         counted: Counted = lambda at, records, size: None,
+        opener: Opener | None = None,
     ) -> None:
         self._engine = engine
         self._groups = groups
         self._positions = positions
         self._now_ms = now_ms
         self._counted = counted
+        self.opener = opener or Opener()
         #: Of each group that has consumers here.
         self._pools: dict[str, Pool] = {}
         self._open: dict[Subscription, str] = {}
@@ -45,7 +48,8 @@ class Subscriptions:
             await self._engine.bounds(at)
         membership = self._membership(wanted)
         credit = Credit(wanted.records_max, self._pool(wanted.group))
-        pump = Pump(self._engine, view, wanted, credit, deliver, durable=membership.durable, counted=self._counted)
+        parcels = Parcels(wanted, credit, deliver, self._counted, self.opener)
+        pump = Pump(self._engine, view, wanted, credit, deliver, durable=membership.durable, parcels=parcels)
         membership.assigned = pump.assign
         try:
             membership.join()

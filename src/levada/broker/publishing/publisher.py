@@ -19,11 +19,11 @@ from levada.broker.publishing.record import NewRecord, Position
 from levada.broker.publishing.routing import check_partition, route
 from levada.broker.publishing.spread import Spread
 from levada.broker.publishing.started import Landed, Started
-from levada.broker.topics import BOOKKEEPING_TOPICS
+from levada.broker.topics import BOOKKEEPING_TOPICS, unknown_topic
 from levada.config import TopicConfig
 from levada.engine.histogram import Histogram
 from levada.engine.port import Acks, At, Engine, TopicInfo, TopicView
-from levada.errors import InvalidRecord, InvalidRequest, InvalidTopicName, UnknownTopic
+from levada.errors import InvalidRecord, InvalidRequest, InvalidTopicName
 from levada.records.batch import Batch, sole_batch
 
 Buffer = bytes | bytearray | memoryview
@@ -108,7 +108,7 @@ class Publisher:
     def _topic(self, topic: str) -> TopicInfo:
         info = self._view.get(topic)
         if info is None:
-            raise UnknownTopic(f"there is no topic {topic}")
+            raise unknown_topic(topic, self._view)
         if topic in BOOKKEEPING_TOPICS:
             raise InvalidTopicName(f"topic {topic} is the broker's own bookkeeping and takes no records")
         return info

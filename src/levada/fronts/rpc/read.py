@@ -37,6 +37,7 @@ async def read(native: Native, request: pb.ReadRequest, call: Call) -> pb.ReadRe
         isolation=Isolation.READ_COMMITTED if request.read_committed else Isolation.READ_UNCOMMITTED,
         out_of_range=policy,
         now_ms=native.now_ms,
+        opener=native.subscriptions.opener,
     )
     native.count_out(at, len(found.records), sum(map(size_of, found.records)))
     return pb.ReadResponse(

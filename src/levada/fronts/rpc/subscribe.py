@@ -40,7 +40,10 @@ async def subscribe(native: Native, call: Call) -> None:
         raise InvalidRequest("the first request of a subscription is `open`")
     outbox = _Outbox(call)
     commits: _Commits = asyncio.Queue(COMMITS_MAX)
-    subscription = await native.subscriptions.open(_wanted(first.open, call), outbox.deliver)
+    wanted = _wanted(first.open, call)
+    for topic in wanted.topics:
+        native.topics.get(topic)
+    subscription = await native.subscriptions.open(wanted, outbox.deliver)
     try:
         await _until_one_fails(
             subscription.wait(),

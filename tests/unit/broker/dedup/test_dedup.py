@@ -432,13 +432,18 @@ async def test_what_the_broker_keeps_for_itself_is_never_screened(tmp_path: Path
 # Settings that are parsed anew
 
 
-async def test_settings_that_are_parsed_anew_and_equal_change_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("forget", ["setting", "evicted"])
+async def test_settings_that_are_parsed_anew_and_equal_change_nothing(tmp_path: Path, forget: str) -> None:
     async with world(tmp_path) as w:
         await w.create()
         await w.publish(b"a")
         before = w.engine.config_of("t")
-        await w.engine.alter_broker(Level.BROKER, {"group.max.session.timeout.ms": "600000"})
+        if forget == "setting":
+            await w.engine.alter_broker(Level.BROKER, {"group.max.session.timeout.ms": "600000"})
+        else:
+            w.engine._configs.defaults_changed()
         assert w.engine.config_of("t") is not before
+        await w.dedup.open("t")
         async with asyncio.timeout(30):
             assert await w.publish(b"a", b"b") == [(0, 0, True), (0, 1, False)]
         assert w.dedup.ready(w.engine.partition("t", 0))

@@ -45,11 +45,11 @@ def test_it_takes_whole_batches_up_to_the_one_that_fills_the_room(counts: list[i
 def test_of_a_thinned_out_batch_no_more_are_counted_than_it_has() -> None:
     sparse = make_batch(records=[make_record(offset) for offset in (0, 50, 99)])
     assert cut(sparse.view, 0, 1000).records == 3
-    assert cut(sparse.view, 99, 1000) == (sparse.view, 100, 1)
+    assert cut(sparse.view, 99, 1000) == (sparse.view, 100, 1, False)
 
 
 def test_nothing_is_cut_from_nothing() -> None:
-    assert cut(b"", 7, 10) == (b"", 7, 0)
+    assert cut(b"", 7, 10) == (b"", 7, 0, False)
 
 
 @pytest.mark.parametrize("length", [-1, 0, 48, 10_000])

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from levada.broker.delivery import OutOfRange, Portion, read_once
+from levada.broker.delivery import Opener, OutOfRange, Portion, read_once
+from levada.broker.delivery.opener import UNPACKED_BYTES_MAX
 from levada.broker.delivery.reading import LIMIT_MAX, size_of
 from levada.engine.port import At
-from levada.errors import InvalidRequest, OffsetOutOfRange, UnknownPartition, UnknownTopic
+from levada.errors import InvalidRequest, OffsetOutOfRange, RecordError, UnknownPartition, UnknownTopic
+from levada.records.build import build
 from support.delivery import World, settle
 
 T0 = At("t", 0)
@@ -118,3 +121,69 @@ async def test_what_is_not_there_cannot_be_read(world: World) -> None:
         await read(world, 0, At("nope", 0))
     with pytest.raises(UnknownPartition):
         await read(world, 0, At("t", 1))
+
+
+# Batches that unpack to much
+
+
+def packed(*sizes: int) -> bytearray:
+    return build([(None, bytes(size)) for size in sizes], timestamp_ms=1, codec="zstd")
+
+
+async def test_a_batch_that_unpacks_beyond_the_limit_is_refused_by_its_offset_and_what_is_before_it_is_read(
+    world: World,
+) -> None:
+    await world.create()
+    await world.publish(count=3)
+    await world.engine.append(T0, packed(UNPACKED_BYTES_MAX))
+    before = await read(world, 0)
+    assert (offsets(before), before.next_offset) == ([0, 1, 2], 3)
+    with pytest.raises(RecordError, match=f"at offset 3 .*{UNPACKED_BYTES_MAX}"):
+        await read(world, 3)
+
+
+async def test_compressed_batches_are_opened_beside_the_loop(world: World) -> None:
+    await world.create()
+    await world.publish(count=3)
+    opened = []
+
+    async def in_thread(work: Any) -> Any:
+        opened.append(work)
+        return work()
+
+    opener = Opener(in_thread)
+    assert offsets(await read(world, 0, opener=opener)) == [0, 1, 2]
+    assert not opened
+    await world.engine.append(T0, packed(1, 1))
+    assert offsets(await read(world, 3, opener=opener)) == [3, 4]
+    assert opened
+
+
+async def test_a_subscription_is_told_of_a_batch_that_unpacks_beyond_the_limit(world: World) -> None:
+    await world.create()
+    await world.publish(count=3)
+    await world.engine.append(T0, packed(UNPACKED_BYTES_MAX))
+    consumer = await world.open()
+    await world.until(lambda: consumer.failed)
+    assert consumer.offsets(T0) == [0, 1, 2]
+    assert "at offset 3 " in str(consumer.failed[0].error)
+
+
+async def test_of_a_batch_that_unpacks_to_much_only_some_is_held_and_all_is_delivered_once(world: World) -> None:
+    await world.create()
+    await world.engine.append(T0, packed(*[1_000_000] * 20))
+    await world.publish(count=2)
+    most = 0
+
+    async def in_thread(work: Any) -> Any:
+        nonlocal most
+        done = work()
+        most = max(most, sum(map(len, done.chunks)))
+        return done
+
+    world.subscriptions.opener = Opener(in_thread)
+    consumer = await world.open()
+    await world.until(lambda: consumer.got >= 22)
+    assert consumer.offsets(T0) == list(range(22))
+    assert 1 <= most < 10
+    assert world.out[T0][0] == 22
