@@ -35,6 +35,8 @@ class Partition(Protocol):
 
     def when_durable(self, end_offset: int) -> asyncio.Future[None] | None: ...
 
+    def when_synced(self, end_offset: int) -> asyncio.Future[None] | None: ...
+
 
 class Stored(NamedTuple):
     """Where a batch landed; None where nothing of it had to be stored. `repeats`: place in the batch → the first copy."""

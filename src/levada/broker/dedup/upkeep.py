@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from levada.broker.dedup.dedup import Dedup
     from levada.broker.dedup.keeper import Keeper
     from levada.broker.dedup.memory import Memory
+    from levada.broker.dedup.places import Place
     from levada.broker.dedup.topic import Key, Topic
 
 #: So many new messages, and this part of all, are put down in between.
@@ -118,17 +119,36 @@ class Upkeep:
         except OSError as reason:
             _log.warning("dedup memory not put down", of=what, reason=str(reason))
 
+    async def _synced(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Have the places on disk as far as they are stable; those whose partitions refuse are left out."""
+        ends: dict[Place, int] = {}
+        waits: list[tuple[Place, Awaitable[None]]] = []
+        for place in places:
+            try:
+                partition = self._dedup.partition_of(place.at)
+                ends[place] = partition.stable_end
+                if (waiting := partition.when_synced(ends[place])) is not None:
+                    waits.append((place, waiting))
+            except LevadaError:
+                ends.pop(place, None)  # damaged, or gone: nothing of it is covered
+        for place, waiting in waits:
+            try:
+                await waiting
+            except LevadaError:
+                ends.pop(place, None)
+        return ends
+
     async def _save(self, key: Key) -> None:
-        """Put a memory down. Where its transactions are open, or its log not durable, the snapshot covers it up to there."""
+        """Put a memory down. Where its transactions are open, the snapshot covers its log up to there.
+
+        What it covers is on disk before it is, whatever the topic's durability: else a log that lost its end and grew again would
+        be taken for the one that was covered.
+        """
         memory = self._keeper.memories.get(key)
         if memory is None or not (window_ms := self._window_ms(memory)):
             return
-        covered = {
-            place: self._dedup.partition_of(place.at).stable_end
-            for topic in self._users(memory)
-            for place in topic.places.values()
-        }
         arrivals = memory.table.arrivals
+        covered = await self._synced(place for topic in self._users(memory) for place in topic.places.values())
         try:
             if await saving.save(self._dedup.shelf, key, memory, covered, window_ms, self._dedup.in_thread):
                 self._saved[key] = arrivals

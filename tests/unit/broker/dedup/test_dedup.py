@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
 from levada.broker.dedup import Counts, Dedup
 from levada.broker.dedup import keeper as keeper_module
 from levada.broker.dedup import upkeep as upkeep_module
+from levada.engine.embedded import datadir
 from levada.engine.embedded.engine import EmbeddedEngine
 from levada.engine.port import Acks, At, TopicSpec
 from levada.engine.settings import Level
@@ -23,6 +26,7 @@ from levada.records.batch import HEADER_SIZE, Batch, checksum
 from support.dedup import START_MS, Clock, batch_with, dedup_over, positions, publish
 from support.engines import ScarceDisk, as_killed, running
 from support.reading import records, values
+from support.simulated_tree import SimulatedTree
 
 AT = At("t", 0)
 WINDOW = 60_000
@@ -495,3 +499,41 @@ async def test_a_topic_that_comes_to_share_a_memory_is_read_before_others_are_sc
         w.dedup.settings_changed()
         assert await w.publish(b"b") == [(0, 0, True)]
         assert (await w.engine.bounds(AT)).end == 1
+
+
+# Power
+
+
+class _Worst(Random):
+    """Of what was not synced, nothing is there any more."""
+
+    def random(self) -> float:
+        return 0.999
+
+    def choice(self, seq: Any) -> Any:
+        return seq[0]
+
+
+async def test_what_a_power_cut_took_does_not_count_as_seen_once_the_log_has_grown_past_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree, data, clock = SimulatedTree(), Path("/data"), Clock()
+    async with world(data, disk=tree, clock=clock) as w:
+        await w.create(levada_durability="os")
+        await w.publish(b"0")
+        assert (waiting := w.engine.partition("t", 0).when_synced(1)) is not None
+        await waiting
+        await w.publish(b"lost", b"too")
+        assert w.dedup._keeper is not None
+        [key] = w.dedup._keeper.memories
+        await w.dedup._keeper.upkeep._save(key)
+        tree.fsync_dir(str(data))  # the snapshots' directory is older than this
+        cut = tree.fork()
+    cut.crash(_Worst(1))
+    monkeypatch.setattr(datadir, "boot_id", lambda: "another")
+    async with world(data, disk=cut, clock=clock) as w:
+        await w.publish(b"1", b"2", b"3", b"4", b"5")
+        killed = cut.fork()
+    async with world(data, disk=killed, clock=clock) as w:
+        await w.publish(b"lost")
+        assert (await values(w.engine, AT)).count(b"lost") == 1
