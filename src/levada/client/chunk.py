@@ -106,6 +106,11 @@ class Chunk:
             self._data = b""
         return self._records
 
+    def take_credit(self) -> int:
+        """For how many granted records it counts; from now on for none, since they are granted anew."""
+        count, self.count = self.count, 0
+        return count
+
     @property
     def is_used_up(self) -> bool:
         return self._records is not None and self.index >= len(self._records) and self._error is None
@@ -134,14 +139,23 @@ class Chunk:
         self.track.done(self.handed, self.turn)
 
     def __iter__(self) -> Iterator[Record]:
-        """The rest of an opened chunk, unless it is interrupted."""
-        records = self._records or []
+        """The rest of an opened chunk, each handed out when it is asked for; until it is interrupted, moved or paused."""
+        records, track, turn = self._records or [], self.track, self.turn
         self.is_interrupted = False
         for index in range(self.index, len(records)):
             self.index = index + 1
             yield records[index]
-            if self.is_interrupted:
+            if self.is_interrupted or track.paused or track.turn != turn:
                 return
+
+    def unhandled(self) -> Iterator[Record]:
+        """The rest of an opened chunk, each handed out when the next is asked for: whoever ends early begins with the same."""
+        records, track, turn = self._records or [], self.track, self.turn
+        for index in range(self.index, len(records)):
+            if track.paused or track.turn != turn:
+                return
+            yield records[index]
+            self.index = index + 1
 
     def take(self, most: int) -> list[Record]:
         """So many of the rest of an opened chunk."""

@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
+from typing import Final
 
 from levada.client.feed import Feed
 from levada.client.inbox import Inbox
 from levada.client.records import At
 from levada.client.refusals import is_passing
 from levada.errors import LevadaError, TimedOut
+
+#: How long a consumer that is being closed waits for a broker that is not connected.
+_ABSENT_S: Final = 1.0
 
 
 class Commits:
@@ -24,9 +28,17 @@ class Commits:
         #: As the broker last told it.
         self.generation = 0
 
-    async def store(self, offsets: Mapping[At, int], *, retry: bool = True) -> Mapping[At, LevadaError]:
+    @property
+    def patience_s(self) -> float:
+        """How long whoever goes waits for his last commit: not for a broker that is not there."""
+        return self._timeout_s if self._feed.is_connected else min(_ABSENT_S, self._timeout_s)
+
+    async def store(
+        self, offsets: Mapping[At, int], *, retry: bool = True, timeout_s: float | None = None
+    ) -> Mapping[At, LevadaError]:
         """What was refused, by partition; all others are stored. TimedOut, after trying again where the connection was lost."""
-        deadline = time.monotonic() + self._timeout_s
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + timeout_s
         errors: Mapping[At, LevadaError] = {}
         while offsets:
             try:
@@ -34,7 +46,7 @@ class Commits:
                     errors = await self._feed.commit(offsets, self.generation)
                 break
             except TimeoutError:
-                raise TimedOut(f"offsets were not committed within {self._timeout_s:g} s") from None
+                raise TimedOut(f"offsets were not committed within {timeout_s:g} s") from None
             except LevadaError as error:
                 if not retry or not is_passing(error):
                     raise
@@ -44,10 +56,10 @@ class Commits:
                 track.committed = offset
         return errors
 
-    async def store_quietly(self, offsets: Mapping[At, int]) -> None:
+    async def store_quietly(self, offsets: Mapping[At, int], *, timeout_s: float | None = None) -> None:
         """What is refused here is committed by whoever owns the partition now."""
         with contextlib.suppress(LevadaError):
-            await self.store(offsets, retry=False)
+            await self.store(offsets, retry=False, timeout_s=timeout_s)
 
     async def store_often(self, every_ms: int) -> None:
         """What the user is done with, again and again."""

@@ -15,6 +15,7 @@ from levada.client.forks import FORKED
 from levada.client.inbox import Inbox
 from levada.client.records import At, Record
 from levada.client.subscription import Subscription
+from levada.client.tasks import end
 from levada.client.wanted import Wanted
 from levada.client.workers import Handler, Workers
 from levada.errors import InvalidRequest, LevadaError, OffsetOutOfRange, TimedOut
@@ -44,6 +45,7 @@ class AsyncConsumer:
         self._workers: Workers | None = None
         self._stopped = False
         self._closed: str | None = None
+        self._run_over = asyncio.Event()
         #: Commits that nobody waits for.
         self._commits: set[asyncio.Task[None]] = set()
 
@@ -108,10 +110,11 @@ class AsyncConsumer:
 
         A coroutine function runs on the loop, a plain one in one of `workers` threads. What a handler has returned from is
         committed (with auto_commit). If it raises, the others finish what they are at, and run raises the same; the record comes
-        again.
+        again. What was not handled is there for whoever reads on with this consumer: by `run`, iteration or `poll`. close()
+        ends it too.
         """
         self._check_usable()
-        self._inbox.settle()
+        self._inbox.let_go()
         subscription = self._subscription
         self._workers = subscription.workers = pool = Workers(
             handler,
@@ -126,13 +129,17 @@ class AsyncConsumer:
                 self._check_usable()
                 while (chunk := self._inbox.next()) is not None:
                     pool.add(chunk)
-                    subscription.grant(chunk.count, chunk.connection)
+                    subscription.grant(chunk.take_credit(), chunk.connection)
                 await subscription.news()
         finally:
-            await pool.close()
-            self._workers = subscription.workers = None
-            self._stopped = False
-            if self._commits_by_itself:
+            try:
+                self._inbox.put_back(await pool.close())
+            finally:
+                self._workers = subscription.workers = None
+                self._stopped = False
+            if self._closed is not None:
+                await self._end()
+            elif self._commits_by_itself:
                 await subscription.commits.store_quietly(self._inbox.finished())
         pool.check()
 
@@ -140,6 +147,8 @@ class AsyncConsumer:
         """End iteration or `run` in order, from anywhere: a handler, another thread, a signal handler."""
         self._stopped = True
         self._inbox.interrupt()
+        if (pool := self._workers) is not None:
+            pool.stop()
         self._loop.call_soon_threadsafe(self._subscription.tell)
 
     # Progress
@@ -246,20 +255,33 @@ class AsyncConsumer:
     async def close(self, *, all_done: bool = True) -> None:
         """Commit what was handed out (with auto_commit), leave the group, and stop. A second call does nothing.
 
-        With all_done=False the record that is in hand is not done with, and comes again.
+        With all_done=False the record that is in hand is not done with, and comes again. A `run` is ended in order: close waits
+        for that, unless a handler has called it.
         """
         if self._closed is not None:
             return
-        if all_done and self._workers is None:
+        pool = self._workers
+        if all_done and pool is None:
             self._inbox.settle()
         self._closed = "the consumer is closed"
+        if pool is None:
+            await self._end()
+            return
+        self.stop()
+        if not pool.is_asked_from_a_handler:
+            await self._run_over.wait()
+
+    async def _end(self) -> None:
+        commits = self._subscription.commits
         try:
             if self._commits:
-                await asyncio.wait(self._commits)
+                await asyncio.wait(self._commits, timeout=commits.patience_s)
             if self._commits_by_itself:
-                await self._subscription.commits.store_quietly(self._inbox.finished())
+                await commits.store_quietly(self._inbox.finished(), timeout_s=commits.patience_s)
         finally:
+            await end(*self._commits)
             await self._subscription.close()
+            self._run_over.set()
 
     @property
     def _commits_by_itself(self) -> bool:

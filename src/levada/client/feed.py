@@ -54,6 +54,10 @@ class Feed:
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="levada-feed")
 
+    @property
+    def is_connected(self) -> bool:
+        return self._connected.is_set()
+
     # What the consumer says
 
     def grant(self, records: int, connection: int) -> None:

@@ -6,7 +6,8 @@ The loop's thread puts chunks in, the user's takes them out; each end of the lin
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
 
 from levada.client.chunk import Chunk, Opener
 from levada.client.records import At, Record
@@ -26,6 +27,8 @@ class Inbox:
         self._current: Chunk | None = None
         #: Behind what the last poll handed out of each partition, and the turn it was.
         self._polled: dict[Track, tuple[int, int]] = {}
+        #: What is handed out is noted in two places, and the loop's thread may look at any moment.
+        self._lock = Lock()
 
     # The loop's end
 
@@ -57,6 +60,27 @@ class Inbox:
             self._arrived.extendleft(reversed(track.held))
             track.held.clear()
 
+    def put_back(self, chunks: Sequence[Chunk]) -> None:
+        """Taken with `next` and not used up: there for the next who asks, before all that came later."""
+        for chunk in reversed(chunks):
+            if chunk.is_stale:
+                self._give_back(chunk)
+            elif chunk.track.paused:
+                chunk.track.held.appendleft(chunk)
+            else:
+                self._arrived.appendleft(chunk)
+
+    def let_go(self) -> None:
+        """Whoever had records in hand is done with them; what is left of their chunk is there for the next who asks."""
+        self.settle()
+        chunk, self._current = self._current, None
+        if chunk is None:
+            return
+        if chunk.is_used_up:
+            self._give_back(chunk)
+        else:
+            self.put_back([chunk])
+
     # The user's end
 
     def take(self, *, polled: bool = False) -> Chunk | None:
@@ -87,7 +111,8 @@ class Inbox:
                 return chunk
             # Nothing in it is for readers: it is passed, with what is in hand where something is.
             if polled:
-                self._polled[chunk.track] = (chunk.handed, chunk.turn)
+                with self._lock:
+                    self._polled[chunk.track] = (chunk.handed, chunk.turn)
             else:
                 chunk.settle()
 
@@ -109,8 +134,9 @@ class Inbox:
             raise InvalidRequest(f"max_records is {max_records}; it must be at least 1")
         taken: list[Record] = []
         while len(taken) < max_records and (chunk := self.take(polled=bool(taken))) is not None:
-            taken += chunk.take(max_records - len(taken))
-            self._polled[chunk.track] = (chunk.handed, chunk.turn)
+            with self._lock:
+                taken += chunk.take(max_records - len(taken))
+                self._polled[chunk.track] = (chunk.handed, chunk.turn)
         return taken
 
     def interrupt(self) -> None:
@@ -120,11 +146,12 @@ class Inbox:
 
     def settle(self) -> None:
         """Whoever asks for more is done with what he had."""
-        for track, (offset, turn) in self._polled.items():
-            track.done(offset, turn)
-        self._polled.clear()
-        if self._current is not None:
-            self._current.settle()
+        with self._lock:
+            for track, (offset, turn) in self._polled.items():
+                track.done(offset, turn)
+            self._polled.clear()
+            if self._current is not None:
+                self._current.settle()
 
     # How far the user has got
 
@@ -138,12 +165,13 @@ class Inbox:
 
     def finished(self) -> Mapping[At, int]:
         """What is done with and not committed yet. Of records handed out one by one, the last may still be worked on."""
+        with self._lock:
+            return {
+                at: offset for at, track in list(self.tracks.items()) if (offset := self._done(track)) != track.stored
+            }
+
+    def _done(self, track: Track) -> int:
         chunk = self._current
-        found = {}
-        for at, track in list(self.tracks.items()):
-            offset = track.finished
-            if chunk is not None and chunk.track is track and not chunk.is_stale and track not in self._polled:
-                offset = max(offset, chunk.in_hand)
-            if offset != (track.begun if track.committed is None else track.committed):
-                found[at] = offset
-        return found
+        if chunk is None or chunk.track is not track or chunk.is_stale or track in self._polled:
+            return track.finished
+        return max(track.finished, chunk.in_hand)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from levada.client.records import At
@@ -32,11 +33,18 @@ class Track:
         #: It was moved or taken away: chunks of an older turn are not for the user any more.
         self.turn = 0
         self._seeks: list[int] = []
+        #: What the user is done with is noted on his thread, and moved on the loop's.
+        self._lock = Lock()
 
     @property
     def is_seeking(self) -> bool:
         """True while what comes is from before a seek."""
         return bool(self._seeks)
+
+    @property
+    def stored(self) -> int:
+        """What the group goes on from, as far as this consumer knows."""
+        return self.begun if self.committed is None else self.committed
 
     def seek(self, offset: int) -> None:
         """Forget what has come; the broker is being asked for what comes from there on."""
@@ -45,8 +53,9 @@ class Track:
 
     def done(self, offset: int, turn: int) -> None:
         """The user is done with what comes before this offset, unless it was moved meanwhile."""
-        if turn == self.turn:
-            self.handed = self.finished = offset
+        with self._lock:
+            if turn == self.turn:
+                self.handed = self.finished = offset
 
     def assigned(self, offset: int) -> None:
         """The broker says that it goes on reading there."""
@@ -61,8 +70,9 @@ class Track:
 
     def gone(self) -> None:
         """It belongs to somebody else now."""
-        self.turn += 1
-        self.held.clear()
+        with self._lock:
+            self.turn += 1
+            self.held.clear()
 
     def reconnected(self, offset: int, *, begins_late: bool) -> bool:
         """On a new connection the broker would begin at `offset`: the group's, or by policy. True where it has to be asked to
@@ -81,6 +91,7 @@ class Track:
         return True
 
     def _move(self, offset: int) -> None:
-        self.turn += 1
-        self.held.clear()
-        self.received = self.handed = self.finished = offset
+        with self._lock:
+            self.turn += 1
+            self.held.clear()
+            self.received = self.handed = self.finished = offset

@@ -7,6 +7,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any, Final
 
 from levada.client.chunk import Chunk, Opener
@@ -17,6 +18,9 @@ Handler = Callable[[Record], Awaitable[Any]] | Callable[[Record], Any]
 
 #: With so many chunks waiting, the broker is asked to hold the partition back.
 _CHUNKS_WAITING: Final = 2
+
+#: Whose handler is at work here. What a handler calls on the loop finds it too.
+_at_work: ContextVar[Workers | None] = ContextVar("levada-workers", default=None)
 
 
 class _Line:
@@ -76,7 +80,7 @@ class Workers:
         line.chunks.append(chunk)
         if line.task is None:
             line.task = asyncio.get_running_loop().create_task(self._work(at, line), name=f"levada-worker-{at}")
-        elif len(line.chunks) >= _CHUNKS_WAITING and not line.is_held:
+        elif len(line.chunks) > _CHUNKS_WAITING and not line.is_held:
             line.is_held = True
             self._pause(at)
 
@@ -86,29 +90,35 @@ class Workers:
             line = self._lines.get(at)
             if line is not None:
                 line.chunks.clear()
+                line.is_held = False
 
-    async def close(self) -> None:
-        """Finish the records that handlers are at, and no others."""
+    def stop(self) -> None:
+        """Begin no further record. From any thread."""
         self._stopping = True
-        for line in self._lines.values():
-            line.chunks.clear()
+
+    async def close(self) -> list[Chunk]:
+        """Finish the records that handlers are at, and no others. What is left, in order."""
+        self.stop()
         tasks = [line.task for line in self._lines.values() if line.task is not None]
         if tasks:
             await asyncio.wait(tasks)
         if self._pool is not None:
             self._pool.shutdown(wait=False)
+        for at, line in self._lines.items():
+            if line.is_held:
+                self._resume(at)
+        return [chunk for line in self._lines.values() for chunk in line.chunks]
+
+    @property
+    def is_asked_from_a_handler(self) -> bool:
+        """True where whoever asks is one of these handlers, or was called by one."""
+        return _at_work.get() is self
 
     async def _work(self, at: At, line: _Line) -> None:
+        _at_work.set(self)
         try:
             while line.chunks and not self._stopping:
-                chunk = line.chunks.popleft()
-                if line.is_held and not line.chunks:
-                    line.is_held = False
-                    self._resume(at)
-                if self._pool is None:
-                    await self._handle_here(chunk)
-                else:
-                    await asyncio.get_running_loop().run_in_executor(self._pool, self._handle, chunk)
+                await self._work_off(at, line)
         except Exception as error:
             self._failure = self._failure or error
             self._stopping = True
@@ -116,27 +126,41 @@ class Workers:
         finally:
             line.task = None
 
+    async def _work_off(self, at: At, line: _Line) -> None:
+        """The first chunk. It stays the first until it is finished: whatever ends this early, what is left of it is left there."""
+        chunk = line.chunks[0]
+        if line.is_held and len(line.chunks) == 1:
+            line.is_held = False
+            self._resume(at)
+        if self._pool is None:
+            await self._handle_here(chunk)
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._pool, self._handle, chunk)
+        if chunk.error is not None and not chunk.is_stale:
+            raise chunk.error
+        if chunk.is_used_up or chunk.is_stale:
+            chunk.settle()
+            if line.chunks and line.chunks[0] is chunk:  # unless it was revoked
+                line.chunks.popleft()
+        elif chunk.track.paused and not self._stopping:
+            chunk.track.held.extendleft(reversed(line.chunks))
+            line.chunks.clear()
+
     async def _handle_here(self, chunk: Chunk) -> None:
         chunk.open(self._opener)
-        for record in chunk:
-            if self._stopping or chunk.is_stale:
+        for record in chunk.unhandled():
+            if self._stopping:
                 return
             await self._handler(record)
             chunk.track.done(record.offset + 1, chunk.turn)
-        self._finish(chunk)
 
     def _handle(self, chunk: Chunk) -> None:
         """In a thread."""
+        _at_work.set(self)
         chunk.open(self._opener)
         handler, done, turn = self._handler, chunk.track.done, chunk.turn
-        for record in chunk:
-            if self._stopping or chunk.is_stale:
+        for record in chunk.unhandled():
+            if self._stopping:
                 return
             handler(record)
             done(record.offset + 1, turn)
-        self._finish(chunk)
-
-    def _finish(self, chunk: Chunk) -> None:
-        if chunk.error is not None:
-            raise chunk.error
-        chunk.settle()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from levada.client.chunk import Chunk, Opener
 from levada.client.inbox import Inbox
-from levada.client.records import At
+from levada.client.records import At, Record
 from levada.client.serializers import BYTES, JSON, Serializer
 from levada.client.track import Track
 from levada.errors import InvalidRecord, InvalidRequest, UnknownPartition
@@ -176,3 +178,43 @@ def test_what_is_committed_is_not_committed_again() -> None:
 def test_no_records_cannot_be_asked_for() -> None:
     with pytest.raises(InvalidRequest, match="at least 1"):
         World().inbox.poll(0)
+
+
+def test_a_commit_amid_a_poll_counts_nothing_that_is_being_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.put(AT, 0, numbers(0, 10))
+    taken, looked = threading.Event(), threading.Event()
+    found: list[object] = []
+    take = Chunk.take
+
+    def slow(chunk: Chunk, most: int) -> list[Record]:
+        records = take(chunk, most)
+        taken.set()
+        looked.wait(0.2)
+        return records
+
+    def look() -> None:
+        taken.wait(10)
+        found.append(dict(world.inbox.finished()))
+        looked.set()
+
+    monkeypatch.setattr(Chunk, "take", slow)
+    other = threading.Thread(target=look)
+    other.start()
+    assert len(world.take(10)) == 10
+    other.join()
+    assert found == [{}]
+
+
+def test_what_is_put_back_comes_first_and_in_order() -> None:
+    world = World()
+    world.put(AT, 0, numbers(0, 3))
+    world.put(AT, 3, numbers(3, 3))
+    world.put(AT, 6, numbers(6, 2))
+    first, second = world.inbox.next(), world.inbox.next()
+    assert first is not None and second is not None
+    world.inbox.put_back([first, second])
+    assert world.take(4) == [0, 1, 2, 3]
+    world.inbox.let_go()
+    assert world.inbox.finished() == {AT: 4}
+    assert world.take(9) == [4, 5, 6, 7]
