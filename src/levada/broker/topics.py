@@ -31,6 +31,7 @@ from levada.errors import (
     ReservedName,
     TopicExists,
     UnknownTopic,
+    nearest,
 )
 
 OWN_PREFIX: Final = "__levada."
@@ -38,6 +39,8 @@ DEAD_LETTER_PREFIX: Final = "dlq."
 BOOKKEEPING_TOPICS: Final = frozenset({TOPICS, CONSUMER_OFFSETS, TRANSACTION_STATE})
 #: So many partitions are looked at in one turn of the loop.
 _LOOKS: Final = 16
+#: With so many names at most, what was not found is compared.
+_COMPARED_MAX: Final = 1_000
 #: Where keys go in topics that are made natively, unless they say something else.
 NATIVE_ROUTER: Final = "fnv1a64"
 #: Longest name of a topic that is read as a queue: its dead letters go to `dlq.<topic>`.
@@ -121,6 +124,12 @@ class Description(NamedTuple):
     settings: Sequence[SettingValue]
 
 
+def unknown_topic(name: str, view: TopicView) -> UnknownTopic:
+    """With the topic that was meant, perhaps. Of very many names none is looked for: the broker has other things to do."""
+    known = [info.name for info in view.all() if not info.internal]
+    return UnknownTopic(f"there is no topic {name!r}{nearest(name, known) if len(known) <= _COMPARED_MAX else ''}")
+
+
 class Topics:
     """Creates, changes and describes topics for native fronts. A refusal changes nothing."""
 
@@ -137,7 +146,7 @@ class Topics:
         """UnknownTopic."""
         info = self._view.get(name)
         if info is None:
-            raise UnknownTopic(f"there is no topic {name!r}")
+            raise unknown_topic(name, self._view)
         return info
 
     def all(self, *, internal: bool = False) -> Sequence[TopicInfo]:

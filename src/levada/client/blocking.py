@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
+import inspect
+import re
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -103,6 +105,7 @@ def blocking(
     def wait(face: Face[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return face._thread.run(method(face._inner, *args, **kwargs))
 
+    speak_of(wait, method)
     return wait
 
 
@@ -116,4 +119,31 @@ def plain(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[Face[A
 
         return face._thread.run(there())
 
+    speak_of(wait, method)
     return wait
+
+
+def speak_of(wait: Callable[..., Any], method: Callable[..., Any]) -> None:
+    """Have help(…) say the same of `wait` as of `method`, for those who do not await."""
+    wait.__name__, wait.__qualname__, wait.__module__ = method.__name__, method.__qualname__, method.__module__
+    wait.__qualname__ = wait.__qualname__.removeprefix("Async")
+    wait.__doc__ = without_await(method.__doc__)
+    signature = inspect.signature(method)
+    returns = signature.return_annotation
+    if isinstance(returns, str):
+        signature = signature.replace(return_annotation=returns.removeprefix("Async"))
+    wait.__signature__ = signature  # type: ignore[attr-defined]
+
+
+def without_await(doc: str | None) -> str | None:
+    """An example for those who await, for those who do not.
+
+    >>> without_await('await client.manager.topics()')
+    'client.manager.topics()'
+    >>> without_await('positions = await (await producer.publish_many("orders", values))')
+    'positions = producer.publish_many("orders", values).result()'
+    """
+    if doc is None:
+        return None
+    doc = re.sub(r"await \(await (.*)\)$", r"\1.result()", doc, flags=re.MULTILINE)
+    return re.sub(r"\b(await|async) (?=\w+[.(]|with |for )", "", doc)

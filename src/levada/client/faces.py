@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from levada.client.blocking import Face, LoopThread, blocking, loop_thread
+from levada.client.blocking import Face, LoopThread, blocking, loop_thread, speak_of, without_await
 from levada.client.client import AsyncClient
 from levada.client.consumer import AsyncConsumer
 from levada.client.delivery import Deliveries, Delivery
@@ -96,7 +96,7 @@ class Producer(Face[AsyncProducer]):
             )
         )
 
-    publish.__doc__ = AsyncProducer.publish.__doc__
+    publish.__doc__ = without_await(AsyncProducer.publish.__doc__)
 
     def publish_many(
         self,
@@ -164,7 +164,7 @@ class Consumer(Face[AsyncConsumer]):
         # What is there already needs no other thread.
         return self._inner.poll_now(max_records) or self._thread.run(self._inner.poll(max_records, timeout_ms))
 
-    poll.__doc__ = AsyncConsumer.poll.__doc__
+    poll.__doc__ = without_await(AsyncConsumer.poll.__doc__)
 
     def stop(self) -> None:
         """End iteration or `run` in order, from anywhere: a handler, another thread, a signal handler."""
@@ -191,7 +191,7 @@ def _making(
 
         return face(client._thread.run(there()), client._thread)
 
-    made.__doc__, made.__name__, made.__wrapped__ = make.__doc__, make.__name__, make  # type: ignore[attr-defined]
+    speak_of(made, make)
     return made
 
 

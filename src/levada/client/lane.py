@@ -150,7 +150,7 @@ class Lane:
         self._waiting = deque(waiting)
         self.not_before = max(self.not_before, not_before)
         self._halted = True
-        if self._renew and not parcel.uncertain:
+        if self._renew and not parcel.may_be_stored:
             parcel.stamped = NOT_STAMPED
 
     def refused(self, parcel: Parcel, error: LevadaError, *, together: bool) -> None:

@@ -6,6 +6,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from typing import Any
@@ -18,7 +19,7 @@ import levada.client
 from levada import errors
 from levada.client import aio, faces, refusals
 from levada.client.channel import Backoff
-from levada.errors import InvalidRequest, OffsetOutOfRange, Overloaded, Unreachable
+from levada.errors import InvalidRequest, OffsetOutOfRange, Overloaded, RecordTooLarge, Unreachable
 
 PAIRS = [
     (aio.Client, faces.Client),
@@ -79,14 +80,14 @@ def test_every_error_can_be_rebuilt(kind: type[errors.LevadaError]) -> None:
 
 
 class Ended(grpc.RpcError):
-    def __init__(self, code: grpc.StatusCode) -> None:
-        self._code = code
+    def __init__(self, code: grpc.StatusCode, details: str = "connection refused") -> None:
+        self._code, self._details = code, details
 
     def code(self) -> grpc.StatusCode:
         return self._code
 
     def details(self) -> str:
-        return "connection refused"
+        return self._details
 
     def trailing_metadata(self) -> tuple[()]:
         return ()
@@ -120,3 +121,18 @@ def test_a_blocking_call_on_the_clients_own_thread_is_refused_instead_of_waiting
 
     with pytest.raises(InvalidRequest, match="wait for itself"):
         thread.run(inner())
+
+
+@pytest.mark.parametrize("face", [face for _, face in PAIRS])
+def test_the_blocking_face_speaks_of_nothing_that_is_awaited(face: type[Any]) -> None:
+    for name, method in inspect.getmembers(face, callable):
+        if not name.startswith("_"):
+            said = f"{method.__doc__} {inspect.signature(method)} {method.__qualname__}"
+            assert not re.search(r"\bawait\b|\basync\b|Async", said), f"{face.__name__}.{name}: {said}"
+
+
+def test_too_large_a_message_is_not_taken_for_a_busy_broker() -> None:
+    said = "CLIENT: Received message larger than max (73400504 vs. 67108864)"
+    error = refusals.of_rpc(Ended(grpc.StatusCode.RESOURCE_EXHAUSTED, said), "localhost:9094")
+    assert isinstance(error, RecordTooLarge)
+    assert not refusals.is_passing(error)
