@@ -164,4 +164,4 @@ def test_the_page_is_right(page: Path, broker: LevadaBroker, tmp_path: Path) -> 
 
 
 def test_the_pages_that_show_commands_are_run() -> None:
-    assert {"README.md", "grpc.md"} <= {page.name for page in PAGES}
+    assert {"README.md", "client.md", "grpc.md"} <= {page.name for page in PAGES}
