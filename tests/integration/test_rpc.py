@@ -595,3 +595,27 @@ async def test_a_request_of_too_many_is_refused_and_stores_nothing(client: Stubs
         with refused("InvalidRequest", f"100001 {what}; at most 100000", grpc.StatusCode.INVALID_ARGUMENT):
             await call.read()
     assert await values(client) == []
+
+
+async def test_a_request_that_publishes_nothing_and_is_large_is_refused(client: Stubs) -> None:
+    await create(client, partitions=1)
+    large = pb.CommitRequest(group="g", offsets=[pb.PartitionOffset(topic="t", metadata="x" * (4 << 20))])
+    with refused("InvalidRequest", "at most 4194304 are taken", grpc.StatusCode.INVALID_ARGUMENT):
+        await client.stream.Commit(large)
+    opening = pb.SubscribeRequest.Open(topics=["t"], group="g", client_id="x" * (4 << 20))
+    call = client.stream.Subscribe(iter([pb.SubscribeRequest(open=opening)]))
+    with refused("InvalidRequest", "at most 4194304 are taken", grpc.StatusCode.INVALID_ARGUMENT):
+        await call.read()
+
+
+async def test_only_some_calls_are_read_at_a_time_and_the_others_have_their_turn(server: Server, client: Stubs) -> None:
+    await create(client, partitions=1)
+    assert server._rpc is not None
+    reads = server._rpc.calls.reads
+    for _ in range(16):
+        await reads.begin_read(0)
+    waiting = asyncio.ensure_future(client.stream.ListTopics(pb.ListTopicsRequest()))
+    done, _ = await asyncio.wait([waiting], timeout=0.2)
+    assert not done
+    reads.end_read()
+    assert [each.name for each in (await waiting).topics] == ["t"]

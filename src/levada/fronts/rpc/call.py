@@ -17,13 +17,19 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc.aio import AbortError
 
+from levada.config import MiB
 from levada.errors import InvalidRequest, LevadaError, ShuttingDown
 from levada.fronts.rpc import notice
-from levada.fronts.rpc.memory import Memory
+from levada.fronts.rpc.memory import READ_TIMEOUT_S, Memory, stalled
 from levada.fronts.rpc.status import DETAILS, details_of, message_of, status_of
 
 #: The metadata by which a client says who it is, for the log.
 CLIENT_ID: Final = "levada-client-id"
+#: Of every request that does not publish. As gRPC has one limit for all, a larger one is read and then refused.
+REQUEST_BYTES_MAX: Final = 4 * MiB
+#: Calls that bring one such request and are read at the same time, and how long the others wait for their turn.
+READS_MAX: Final = 16
+_TURN_TIMEOUT_MS: Final = 10_000
 #: How long those that were cut off may take to say so.
 _LAST_WORDS_S: Final = 1.0
 
@@ -71,12 +77,34 @@ class Call:
         except DecodeError as reason:
             raise InvalidRequest(f"the request of {self.method} cannot be read: {reason}") from None
 
+    async def read_one(self) -> Any:
+        """The request of a call that brings one. InvalidRequest; Overloaded and TimedOut where reading it takes too long."""
+        reads = self.calls.reads
+        await reads.begin_read(_TURN_TIMEOUT_MS)
+        try:
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                request = await self.read()
+        except TimeoutError:
+            raise stalled() from None
+        finally:
+            reads.end_read()
+        if request is None:
+            raise InvalidRequest("there is no request")
+        return request
+
     async def read(self) -> Any:
-        """The next request of a stream; None after the last. InvalidRequest."""
-        return (await self.read_sized())[0]
+        """The next request, of a call that publishes nothing; None after the last. InvalidRequest, also for one that is too large."""
+        request = await self.context.read()
+        if request is grpc.aio.EOF:
+            return None
+        if len(request) > REQUEST_BYTES_MAX:
+            raise InvalidRequest(
+                f"the request of {self.method} has {len(request)} bytes; at most {REQUEST_BYTES_MAX} are taken"
+            )
+        return self.parse(request)
 
     async def read_sized(self) -> tuple[Any, int]:
-        """The same, and how many bytes it had."""
+        """The next request, of whatever size, and how many bytes it had; None after the last. InvalidRequest."""
         request = await self.context.read()
         return (None, 0) if request is grpc.aio.EOF else (self.parse(request), len(request))
 
@@ -115,6 +143,8 @@ class Calls:
         self.closing = False
         #: What requests to publish take.
         self.memory = Memory()
+        #: All other calls that bring one request: how many are read at a time.
+        self.reads = Memory(reads_max=READS_MAX)
         self._open: set[Call] = set()
         self._emptied = asyncio.Event()
 

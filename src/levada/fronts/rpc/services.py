@@ -1,8 +1,8 @@
 """The calls of levada.v1, by service and name, and how a handler is made a gRPC method.
 
 A handler of one request takes (native, request, call) and returns the answer; one of a stream takes (native, call) and reads and
-writes by itself. Which is which, and the messages' types, are the protos' to say. Publish is one request and read by its handler
-all the same: on the wire there is no difference.
+writes by itself. Which is which, and the messages' types, are the protos' to say. To gRPC also those of one request are streams,
+so that not all of them are read at once: on the wire there is no difference. Publish reads its own.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ def _method(method: Any, handler: Handler, native: Native, calls: Calls) -> grpc
     parse = GetMessageClass(method.input_type).FromString
     serialize: Any = GetMessageClass(method.output_type).SerializeToString
 
-    async def serve(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    async def serve(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         call = Call(calls, method.name, context, parse)
         try:
             calls.begin(call)
             if reads_itself:
                 return await handler(native, call)
-            return await handler(native, call.parse(request), call)
+            return await handler(native, await call.read_one(), call)
         except BaseException as error:
             await call.refuse(error)
         finally:
@@ -94,6 +94,4 @@ def _method(method: Any, handler: Handler, native: Native, calls: Calls) -> grpc
 
     if method.client_streaming:
         return grpc.stream_stream_rpc_method_handler(serve, response_serializer=serialize)
-    if reads_itself:
-        return grpc.stream_unary_rpc_method_handler(serve, response_serializer=serialize)
-    return grpc.unary_unary_rpc_method_handler(serve, response_serializer=serialize)
+    return grpc.stream_unary_rpc_method_handler(serve, response_serializer=serialize)
