@@ -166,6 +166,18 @@ async def test_a_setting_that_was_altered_reaches_a_running_producer(
                     await delivery
 
 
+async def test_new_partitions_reach_a_producer_of_records_with_keys_with_the_next_answer(client: Any) -> None:
+    await client.manager.create_topic("t", partitions=1)
+    async with (
+        client.producer(linger_ms=0) as producer,
+        asyncio.timeout(20),
+    ):  # what is asked from time to time is asked after 30 s
+        await (await producer.publish("t", b"v", key=b"user-123"))
+        await client.manager.expand_topic("t", 12)
+        while (await (await producer.publish("t", b"v", key=b"user-123"))).partition != 7:
+            pass
+
+
 async def test_a_record_larger_than_a_message_is_refused_at_once_and_holds_up_nobody(client: Any) -> None:
     await client.manager.create_topic("t", settings={"max.message.bytes": 200_000_000})
     async with client.producer() as producer:

@@ -63,6 +63,7 @@ class Outbox:
             settled=self._settled,
             answered=self._answered,
             doubted=routes.doubt,
+            grown=routes.has_partitions,
         )
         self._spreader = Spreader(channel, placed=self._placed, failed=self._unplaced)
         #: Collected and not yet done.
@@ -139,9 +140,8 @@ class Outbox:
 
     def _placed(self, draft: Draft, first: int, partitions: int) -> None:
         """The broker has said where a draft goes."""
+        self._routes.has_partitions(draft.topic, partitions)
         route = self._routes.known(draft.topic)
-        if route is not None and route.partitions != partitions:
-            self._routes.doubt(draft.topic)
         if route is not None and route.keyless == "sticky":
             draft.partition = first % partitions
             self._sender.add(parcels_of(draft, self._codec))

@@ -12,7 +12,7 @@ from levada.client.tasks import end
 from levada.errors import UnknownTopic
 from levada.v1 import stream_pb2 as pb
 
-#: A topic that has grown is noticed after so long at the latest.
+#: A setting that was altered is noticed after so long at the latest; that a topic has grown, with the next answer.
 MAX_AGE_S: Final = 30.0
 
 
@@ -56,6 +56,12 @@ class Routes:
             self._asked[topic] = time.monotonic()
             task = self._asking[topic] = asyncio.ensure_future(self._ask(topic))
             task.add_done_callback(lambda done: self._done(topic, done))
+
+    def has_partitions(self, topic: str, partitions: int) -> None:
+        """The broker said so beside an answer: where another number is known, ask. An older one says 0. For the loop's own thread."""
+        route = self._routes.get(topic)
+        if route is not None and partitions and partitions != route.partitions:
+            self.doubt(topic)
 
     async def _ask(self, topic: str) -> Route:
         answer = await self._channel.call(

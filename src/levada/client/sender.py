@@ -29,7 +29,7 @@ _Sent = tuple[int, list[tuple[Lane, Parcel]], float]
 class Sender:
     """`settled` is called for each draft that is done, `answered` for the bytes a parcel gives back.
 
-    `doubted` is called with a topic that a refusal puts in doubt.
+    `doubted` is called with a topic that a refusal puts in doubt, `grown` with one and the number of partitions it has.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Sender:
         settled: Callable[[Draft], None],
         answered: Callable[[int], None],
         doubted: Callable[[str], None],
+        grown: Callable[[str, int], None],
     ) -> None:
         self._channel = channel
         self._acks = acks
@@ -48,6 +49,7 @@ class Sender:
         self._settled = settled
         self._answered = answered
         self._doubted = doubted
+        self._grown = grown
         self._identity: Identity | None = NOBODY if acks == pb.ACKS_NONE else None
         self._lanes: dict[tuple[str, int], Lane] = {}
         #: Those with something to send, in turn.
@@ -186,6 +188,7 @@ class Sender:
         if answer.HasField("error"):
             self._refused(parcels, of_message(answer.error))
         else:
+            self._grown(parcels[0][0].topic, answer.partitions)
             for (lane, parcel), position in zip(parcels, answer.positions, strict=True):
                 if lane.awaits(parcel):
                     self._landed(lane, parcel, position)

@@ -92,14 +92,16 @@ class PublishRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ..., batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ..., acks: _Optional[_Union[Acks, str]] = ..., id: _Optional[int] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
-    __slots__ = ("id", "positions", "error")
+    __slots__ = ("id", "positions", "error", "partitions")
     ID_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     id: int
     positions: _containers.RepeatedCompositeFieldContainer[Position]
     error: Error
-    def __init__(self, id: _Optional[int] = ..., positions: _Optional[_Iterable[_Union[Position, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    partitions: int
+    def __init__(self, id: _Optional[int] = ..., positions: _Optional[_Iterable[_Union[Position, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., partitions: _Optional[int] = ...) -> None: ...
 
 class Position(_message.Message):
     __slots__ = ("partition", "offset", "duplicate", "duplicates")
@@ -173,7 +175,7 @@ class InitProducerResponse(_message.Message):
 class SubscribeRequest(_message.Message):
     __slots__ = ("open", "grant", "commit", "seek", "pause", "alive")
     class Open(_message.Message):
-        __slots__ = ("topics", "group", "partitions", "consumer", "generation", "start", "records_max", "bytes_max", "session_timeout_ms", "read_committed", "raw", "client_id", "offsets")
+        __slots__ = ("topics", "group", "partitions", "consumer", "generation", "start", "records_max", "bytes_max", "session_timeout_ms", "read_committed", "raw", "client_id", "offsets", "hand_over_ms")
         TOPICS_FIELD_NUMBER: _ClassVar[int]
         GROUP_FIELD_NUMBER: _ClassVar[int]
         PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -187,6 +189,7 @@ class SubscribeRequest(_message.Message):
         RAW_FIELD_NUMBER: _ClassVar[int]
         CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
         OFFSETS_FIELD_NUMBER: _ClassVar[int]
+        HAND_OVER_MS_FIELD_NUMBER: _ClassVar[int]
         topics: _containers.RepeatedScalarFieldContainer[str]
         group: str
         partitions: _containers.RepeatedCompositeFieldContainer[TopicPartition]
@@ -200,21 +203,24 @@ class SubscribeRequest(_message.Message):
         raw: bool
         client_id: str
         offsets: _containers.RepeatedCompositeFieldContainer[PartitionOffset]
-        def __init__(self, topics: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., consumer: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[_Union[Start, str]] = ..., records_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., session_timeout_ms: _Optional[int] = ..., read_committed: _Optional[bool] = ..., raw: _Optional[bool] = ..., client_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ...) -> None: ...
+        hand_over_ms: int
+        def __init__(self, topics: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., consumer: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[_Union[Start, str]] = ..., records_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., session_timeout_ms: _Optional[int] = ..., read_committed: _Optional[bool] = ..., raw: _Optional[bool] = ..., client_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ..., hand_over_ms: _Optional[int] = ...) -> None: ...
     class Grant(_message.Message):
         __slots__ = ("records",)
         RECORDS_FIELD_NUMBER: _ClassVar[int]
         records: int
         def __init__(self, records: _Optional[int] = ...) -> None: ...
     class CommitOffsets(_message.Message):
-        __slots__ = ("id", "offsets", "generation")
+        __slots__ = ("id", "offsets", "generation", "handed_over")
         ID_FIELD_NUMBER: _ClassVar[int]
         OFFSETS_FIELD_NUMBER: _ClassVar[int]
         GENERATION_FIELD_NUMBER: _ClassVar[int]
+        HANDED_OVER_FIELD_NUMBER: _ClassVar[int]
         id: int
         offsets: _containers.RepeatedCompositeFieldContainer[PartitionOffset]
         generation: int
-        def __init__(self, id: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ..., generation: _Optional[int] = ...) -> None: ...
+        handed_over: _containers.RepeatedCompositeFieldContainer[TopicPartition]
+        def __init__(self, id: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[PartitionOffset, _Mapping]]] = ..., generation: _Optional[int] = ..., handed_over: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
     class SeekTo(_message.Message):
         __slots__ = ("offsets",)
         OFFSETS_FIELD_NUMBER: _ClassVar[int]

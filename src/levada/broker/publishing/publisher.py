@@ -86,7 +86,7 @@ class Publisher:
         ]
         order = [place for held in places.values() for place in held]
         del records, made  # while it waits, there is one copy of what it brought
-        return await self._begin(writes, config, acks, order, begun_ns)
+        return await self._begin(writes, config, acks, order, begun_ns, info.partitions)
 
     async def start_batches(self, topic: str, batches: Sequence[tuple[int, Buffer]], acks: Acks = Acks.ALL) -> Started:
         """The same for batches. CorruptBatch and InvalidRecord for one that is not what it says.
@@ -103,7 +103,7 @@ class Publisher:
             if len(batches) > 1:  # one alone is checked when it is appended
                 self._admit(At(topic, partition), batch)
         writes = [(At(topic, partition), batch) for partition, batch in batches]
-        return await self._begin(writes, self._config_of(topic), acks, None, begun_ns)
+        return await self._begin(writes, self._config_of(topic), acks, None, begun_ns, info.partitions)
 
     def _topic(self, topic: str) -> TopicInfo:
         info = self._view.get(topic)
@@ -120,6 +120,7 @@ class Publisher:
         acks: Acks,
         places: Sequence[int] | None,
         begun_ns: int,
+        partitions: int,
     ) -> Started:
         """Wait for room, which is given back batch by batch as they land; then append, in order."""
         loads = [(at, Load(Batch(memoryview(batch)).record_count, len(batch))) for at, batch in writes]
@@ -136,7 +137,7 @@ class Publisher:
             task = asyncio.ensure_future(append)
             task.add_done_callback(partial(self._landed, at, load))
             tasks.append((at, task))
-        return Started(tasks, places, lambda: self.latency.observe(perf_counter_ns() - begun_ns))
+        return Started(tasks, places, partitions, lambda: self.latency.observe(perf_counter_ns() - begun_ns))
 
     def _landed(self, at: At, load: Load, task: asyncio.Task[Landed]) -> None:
         self._gate.leave({at: load})

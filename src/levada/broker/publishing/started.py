@@ -20,10 +20,13 @@ class Started:
         self,
         writes: Sequence[tuple[At, asyncio.Task[Landed]]],
         places: Sequence[int] | None,
+        partitions: int,
         took: Callable[[], None],
     ) -> None:
         self._writes = writes
         self._took = took
+        #: As many as the topic had when it was begun.
+        self.partitions = partitions
         #: Whose position comes next, batch by batch; None where the batches are what was asked about.
         self._places = places
 

@@ -59,7 +59,7 @@ async def publish(native: Native, call: Call) -> pb.PublishResponse:
     try:
         number, starting = request.id, _start(native, request)
         del request  # while it waits, there is one copy of what it brought
-        return _answer(number, await (await starting).positions())
+        return await _answer(number, await starting)
     finally:
         memory.give(size)
 
@@ -140,14 +140,15 @@ async def _answered(begun: _Begun, call: Call) -> pb.PublishResponse:
     try:
         if isinstance(outcome, LevadaError):
             raise outcome
-        return _answer(number, await outcome.positions())
+        return await _answer(number, outcome)
     except LevadaError as refusal:
         notice.refused(call, refusal)
         return pb.PublishResponse(id=number, error=error_message(refusal))
 
 
-def _answer(number: int, positions: list[Position]) -> pb.PublishResponse:
-    return pb.PublishResponse(id=number, positions=[_position(each) for each in positions])
+async def _answer(number: int, started: Started) -> pb.PublishResponse:
+    positions = [_position(each) for each in await started.positions()]
+    return pb.PublishResponse(id=number, positions=positions, partitions=started.partitions)
 
 
 def _position(position: Position) -> pb.Position:
