@@ -189,6 +189,20 @@ async def test_a_record_larger_than_a_message_is_refused_at_once_and_holds_up_no
         assert (await (await producer.publish("t", b"small"))).offset == 0
 
 
+async def test_a_message_that_grpc_does_not_take_fails_alone(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("route", "producer"):
+        monkeypatch.setattr(f"levada.client.{module}.BATCH_BYTES_MAX", 10 * MESSAGE_BYTES_MAX)
+    await client.manager.create_topic("large", settings={"max.message.bytes": 200_000_000})
+    await client.manager.create_topic("small")
+    async with client.producer(buffer_bytes=2 * MESSAGE_BYTES_MAX) as producer, asyncio.timeout(20):
+        large = await producer.publish("large", bytes(MESSAGE_BYTES_MAX))
+        small = [await producer.publish("small", b"v") for _ in range(3)]
+        with pytest.raises(RecordTooLarge, match="takes no message of this size"):
+            await large
+        assert [(await each).offset for each in small] == [0, 1, 2]
+        assert (await (await producer.publish("large", b"v"))).offset == 0
+
+
 async def test_the_largest_record_that_is_not_refused_is_stored(client: Any) -> None:
     await client.manager.create_topic("t", settings={"max.message.bytes": 200_000_000})
     size = MESSAGE_BYTES_MAX - 8_192

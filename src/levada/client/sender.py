@@ -14,7 +14,7 @@ from levada.client.lane import NOBODY, Identity, Lane
 from levada.client.parcel import Parcel
 from levada.client.refusals import is_passing, of_message
 from levada.client.tasks import end
-from levada.errors import ConnectionLost, LevadaError, Overloaded, TimedOut
+from levada.errors import ConnectionLost, LevadaError, Overloaded, RecordTooLarge, TimedOut
 from levada.v1 import stream_pb2 as pb
 
 #: Most requests on their way.
@@ -94,7 +94,12 @@ class Sender:
             try:
                 await self._converse()
             except LevadaError as error:
+                largest = max((each for _, sent, _ in self._sent for each in sent), key=_size, default=None)
                 self._cut()
+                if isinstance(error, RecordTooLarge) and largest is not None and largest[0].awaits(largest[1]):
+                    # Said by gRPC, of a message it did not read: sent again, it would end every conversation.
+                    self._fail(*largest, error)
+                    self._settle_lane(largest[0])
                 self._expire(error)
                 if not self._active:
                     self._work.clear()
@@ -268,3 +273,7 @@ class Sender:
                 said.__cause__ = error
                 self._fail(lane, parcel, said)
             self._settle_lane(lane)
+
+
+def _size(sent: tuple[Lane, Parcel]) -> int:
+    return len(sent[1].data)
