@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from levada.errors import CannotListen
+from levada.fronts.rpc.call import READS_MAX
 from levada.log.disk import File
 from levada.records.build import build
 from levada.server import Server
@@ -612,7 +613,7 @@ async def test_only_some_calls_are_read_at_a_time_and_the_others_have_their_turn
     await create(client, partitions=1)
     assert server._rpc is not None
     reads = server._rpc.calls.reads
-    for _ in range(16):
+    for _ in range(READS_MAX):
         await reads.begin_read(0)
     waiting = asyncio.ensure_future(client.stream.ListTopics(pb.ListTopicsRequest()))
     done, _ = await asyncio.wait([waiting], timeout=0.2)

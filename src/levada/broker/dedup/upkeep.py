@@ -127,8 +127,8 @@ class Upkeep:
             try:
                 partition = self._dedup.partition_of(place.at)
                 ends[place] = partition.stable_end
-                if (waiting := partition.when_synced(ends[place])) is not None:
-                    waits.append((place, waiting))
+                if (wait := partition.when_synced(ends[place])) is not None:
+                    waits.append((place, wait))
             except LevadaError:
                 ends.pop(place, None)  # damaged, or gone: nothing of it is covered
         for place, waiting in waits:

@@ -20,7 +20,7 @@ from grpc.aio import AbortError
 from levada.config import MiB
 from levada.errors import InvalidRequest, LevadaError, ShuttingDown
 from levada.fronts.rpc import notice
-from levada.fronts.rpc.memory import READ_TIMEOUT_S, Memory, stalled
+from levada.fronts.rpc.memory import Memory, stalled
 from levada.fronts.rpc.status import DETAILS, details_of, message_of, status_of
 
 #: The metadata by which a client says who it is, for the log.
@@ -28,8 +28,10 @@ CLIENT_ID: Final = "levada-client-id"
 #: Of every request that does not publish. As gRPC has one limit for all, a larger one is read and then refused.
 REQUEST_BYTES_MAX: Final = 4 * MiB
 #: Calls that bring one such request and are read at the same time, and how long the others wait for their turn.
-READS_MAX: Final = 16
+READS_MAX: Final = 8
 _TURN_TIMEOUT_MS: Final = 10_000
+#: One that has begun and does not get on makes room for others.
+_READ_TIMEOUT_S: Final = 10.0
 #: How long those that were cut off may take to say so.
 _LAST_WORDS_S: Final = 1.0
 
@@ -82,10 +84,10 @@ class Call:
         reads = self.calls.reads
         await reads.begin_read(_TURN_TIMEOUT_MS)
         try:
-            async with asyncio.timeout(READ_TIMEOUT_S):
+            async with asyncio.timeout(_READ_TIMEOUT_S):
                 request = await self.read()
         except TimeoutError:
-            raise stalled() from None
+            raise stalled(_READ_TIMEOUT_S) from None
         finally:
             reads.end_read()
         if request is None:
@@ -97,9 +99,11 @@ class Call:
         request = await self.context.read()
         if request is grpc.aio.EOF:
             return None
-        if len(request) > REQUEST_BYTES_MAX:
+        size = len(request)
+        if size > REQUEST_BYTES_MAX:
+            del request  # the error would keep it until it is told
             raise InvalidRequest(
-                f"the request of {self.method} has {len(request)} bytes; at most {REQUEST_BYTES_MAX} are taken"
+                f"the request of {self.method} has {size} bytes; at most {REQUEST_BYTES_MAX} are taken"
             )
         return self.parse(request)
 

@@ -99,5 +99,5 @@ def _let_in(line: _Line) -> bool:
     return True
 
 
-def stalled() -> TimedOut:
-    return TimedOut(f"the request did not come whole within {READ_TIMEOUT_S:.0f} s of its beginning")
+def stalled(timeout_s: float = READ_TIMEOUT_S) -> TimedOut:
+    return TimedOut(f"the request did not come whole within {timeout_s:.0f} s of its beginning")

@@ -115,6 +115,8 @@ async def _commit_each(subscription: Subscription, call: Call, commits: _Commits
     while True:
         request = await commits.get()
         errors = await subscription.commit(committed(request.offsets), request.generation)
+        if request.handed_over:
+            subscription.hand_over(_ats(request.handed_over))
         answer = pb.SubscribeResponse.Committed(id=request.id, errors=partition_errors(errors, call))
         await outbox.put(pb.SubscribeResponse(committed=answer))
 
@@ -139,6 +141,7 @@ def _wanted(request: pb.SubscribeRequest.Open, call: Call) -> Wanted:
         raw=request.raw,
         client_id=request.client_id or call.client_id,
         host=call.host,
+        hand_over_ms=request.hand_over_ms,
     )
 
 

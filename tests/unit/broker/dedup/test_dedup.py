@@ -521,7 +521,8 @@ async def test_what_a_power_cut_took_does_not_count_as_seen_once_the_log_has_gro
     async with world(data, disk=tree, clock=clock) as w:
         await w.create(levada_durability="os")
         await w.publish(b"0")
-        assert (waiting := w.engine.partition("t", 0).when_synced(1)) is not None
+        waiting = w.engine.partition("t", 0).when_synced(1)
+        assert waiting is not None
         await waiting
         await w.publish(b"lost", b"too")
         assert w.dedup._keeper is not None
