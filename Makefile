@@ -6,7 +6,7 @@ DATA   ?=
 
 .PHONY: run test check unit acceptance bench proto tools clean help
 
-run: $(VENV)/.runtime  ## Start a broker on ./levada-data (DATA=… for another directory)
+run: $(VENV)/.runtime  ## Start a broker on ./levada-data (DATA=… for another directory; LEVADA_KAFKA__PORT=…, LEVADA_GRPC__PORT=…, LEVADA_HTTP__PORT=… for other ports)
 	@$(BIN)/levada up $(if $(DATA),--data $(DATA))
 
 test: $(VENV)/.dev tools check  ## Set everything up and run the whole test suite

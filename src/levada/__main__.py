@@ -1,5 +1,10 @@
 """`python -m levada` is `levada`."""
 
-from levada.cli import main
+import sys
 
-main()
+try:
+    from levada.cli import main
+
+    main()
+except KeyboardInterrupt:
+    sys.exit(130)

@@ -160,6 +160,32 @@ def test_a_message_with_the_same_id_is_there_once(levada: Levada) -> None:
     assert levada("consume", "once", "--raw").stdout == "a\n"
 
 
+def test_an_id_that_nobody_checks_is_mentioned_once(levada: Levada) -> None:
+    levada("topic", "create", "unchecked")
+    lines = '{"value": "a", "id": "1"}\n{"value": "b", "id": "2"}\n'
+    assert levada("produce", "unchecked", "-J", stdin=lines).stderr.count("ids are stored and not checked") == 1
+    assert "levada.dedup=id" in levada("produce", "unchecked", "a", "--id", "1").stderr
+    levada("topic", "alter", "unchecked", "-c", "levada.dedup=id")
+    assert levada("produce", "unchecked", "a", "--id", "3").stderr == ""
+
+
+def test_a_record_that_is_too_large_says_how_the_topic_takes_it(levada: Levada) -> None:
+    levada("topic", "create", "small", "-c", "max.message.bytes=200")
+    said = levada("produce", "small", "x" * 300, code=1).stderr
+    assert "`levada topic alter small -c max.message.bytes=N`" in said
+    levada("topic", "alter", "small", "-c", "max.message.bytes=2000")
+    levada("produce", "small", "x" * 300)
+
+
+def test_another_router_is_said_to_move_keys_where_there_are_records(levada: Levada) -> None:
+    levada("topic", "create", "moved", "-p", "2")
+    assert levada("topic", "alter", "moved", "-c", "levada.router=murmur2").stderr == ""
+    levada("produce", "moved", "x", "--key", "k")
+    said = levada("topic", "alter", "moved", "-c", "levada.router=fnv1a64").stderr
+    assert "another partition than the 1 record there" in said
+    assert levada("topic", "alter", "moved", "-c", "levada.router=fnv1a64").stderr == "", "nothing moves"
+
+
 def test_what_consume_prints_as_json_can_be_produced_again(levada: Levada) -> None:
     levada("topic", "create", "original", "-p", "3")
     levada("topic", "create", "copy", "-p", "3")
@@ -311,6 +337,21 @@ def test_a_group_goes_on_where_it_was_and_is_moved_described_and_deleted(levada:
     assert "no group 'readers'" in levada("group", "describe", "readers", code=4).stderr
 
 
+def test_moving_a_group_that_is_not_there_says_that_it_is_new(levada: Levada) -> None:
+    levada("topic", "create", "sought")
+    levada("consume", "sought", "-g", "searchers")
+    move = ("group", "seek", "serchers", "--topic", "sought", "--to", "earliest")
+    tried = levada(*move, "--dry-run")
+    assert tried.stdout.startswith("serchers would be a new group\n")
+    assert "did you mean searchers?" in tried.stderr
+    assert "no group 'serchers'" in levada("group", "describe", "serchers", code=4).stderr
+    done = levada(*move)
+    assert done.stdout.startswith("serchers is a new group\n")
+    assert "did you mean searchers? `levada group delete serchers` forgets the new one" in done.stderr
+    again = levada(*move)
+    assert ("new group" in again.stdout, again.stderr) == (False, "")
+
+
 def test_a_group_without_a_place_begins_where_it_is_told(levada: Levada) -> None:
     levada("topic", "create", "begun")
     levada("produce", "begun", stdin="a\nb\nc\n")
@@ -380,6 +421,35 @@ def test_following_goes_on_until_it_is_interrupted_and_says_how_far_it_came(
 
 def lag(levada: Levada, group: str) -> int:
     return sum(row["lag"] for row in as_json(levada("group", "describe", group, "--json"))["partitions"])
+
+
+@pytest.mark.parametrize("group", [(), ("--group", "patient")])
+def test_a_follower_says_when_the_broker_goes_and_comes_back(tmp_path: Path, group: tuple[str, ...]) -> None:
+    with broker(data=tmp_path / "d", process=True) as own:
+        environment = {**os.environ, "LEVADA_SERVER": own.grpc}
+
+        def produce(value: str) -> None:
+            subprocess.run([*COMMAND, "produce", "left", value], env=environment, check=True, timeout=60)
+
+        subprocess.run([*COMMAND, "topic", "create", "left"], env=environment, check=True, timeout=60)
+        produce("before")
+        command = [*COMMAND, "consume", "left", "--follow", "--raw", *group]
+        following = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        try:
+            assert following.stdout is not None and following.stderr is not None
+            assert following.stdout.readline() == "before\n"
+            own.kill()
+            assert following.stderr.readline() == "levada: the connection is lost; waiting for the broker\n"
+            own.start()
+            assert following.stderr.readline() == "levada: the broker is back\n"
+            produce("after")
+            assert following.stdout.readline() in ("after\n", "before\n"), "it goes on"
+        finally:
+            following.send_signal(signal.SIGINT)
+            following.communicate(timeout=30)
+        assert following.returncode == 0
 
 
 @pytest.mark.parametrize("group", [(), ("--group", "left-behind")])
@@ -555,6 +625,7 @@ def test_stats_count(levada: Levada) -> None:
         (("consume", "t", "--consumer", "0"), 2, "give --group too"),
         (("consume", "t", "--group", "g", "--partition", "0"), 2, "give --group or --partition, not both"),
         (("consume", "t", "--format", "{valu}"), 2, "there is no {valu}; there are {topic}"),
+        (("consume", "t", "--format", "{key} {offset"), 2, "'{offset' at character 7 has no closing brace"),
         (("produce", "t", "x", "-z", "rar"), 2, "must be one of none, gzip, snappy, lz4, zstd"),
         (("produce", "t", "x", "--file", "y"), 2, "not both"),
         (("produce", "t", "--file", "/no/such/file"), 2, "there is no file"),
@@ -627,12 +698,30 @@ COMMANDS += [("cluster", verb) for verb in ("nodes", "join", "leave", "leader", 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_has_help_with_an_example(levada: Levada, command: tuple[str, ...]) -> None:
-    assert f"levada {' '.join(command)}" in levada(*command, "--help").stdout.split("Example")[1]
+    examples = levada(*command, "--help").stdout.split("Example")[1]
+    assert f"\n   levada {' '.join(command)}" in examples, "indented"
 
 
 def test_help_tells_the_exit_codes(levada: Levada) -> None:
     said = " ".join(levada("--help").stdout.split())
     assert "3 nothing answers at the address" in said and "4 no such topic" in said
+
+
+@pytest.mark.parametrize("module", ["typer", "levada.errors"])
+def test_an_interrupt_while_modules_are_loaded_ends_it_quietly(module: str) -> None:
+    program = f"""
+import builtins, os, signal
+real = builtins.__import__
+def interrupted(name, *args, **kwargs):
+    if name == {module!r}:
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(name, *args, **kwargs)
+from levada.cli import main
+builtins.__import__ = interrupted
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 # Brokers

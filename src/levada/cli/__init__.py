@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import os
+import signal
 import sys
-from typing import Final, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -22,8 +25,9 @@ EXIT_CODES: Final = (
 
 def main() -> None:
     """The `levada` command."""
-    from levada.cli.app import app
-    from levada.errors import LevadaError
+    with _leaving_at_once():
+        from levada.cli.app import app
+        from levada.errors import LevadaError
 
     try:
         app(standalone_mode=True)
@@ -37,8 +41,22 @@ def main() -> None:
         _complain(error, f"{error.filename}: {error.strerror}")
 
 
+@contextmanager
+def _leaving_at_once() -> Iterator[None]:
+    """Ctrl-C while modules are loaded: nothing has begun that would have to end in order, and no import has a story to tell."""
+
+    def leave(*_: Any) -> NoReturn:
+        os._exit(EXIT_INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, leave)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def _complain(error: Exception, text: str) -> NoReturn:
     if "--json" in sys.argv:
+        import json
+
         print(json.dumps({"error": type(error).__name__, "message": text}), file=sys.stderr)
     else:
         print(f"levada: {text}", file=sys.stderr)

@@ -32,7 +32,15 @@ class Commands(TyperGroup):
             return None
         command = typer.main.get_command(importlib.import_module(f"levada.cli.{cmd_name}").app)
         command.name = cmd_name
+        for one in (command, *getattr(command, "commands", {}).values()):
+            one.help = _indented(one.help)
         return command
+
+
+def _indented(text: str | None) -> str | None:
+    """Typer takes the indentation away that all lines after a help's first paragraph share, so that examples would stand at the
+    margin. A line that stands there, and shows nothing, keeps it."""
+    return text and f"{text.rstrip()}\n[dim][/dim]"
 
 
 app = typer.Typer(

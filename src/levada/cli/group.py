@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from levada.cli.output import print_json, print_table
 from levada.cli.places import place
 from levada.cli.session import DEFAULT_SERVER, AsJson, Server, count, group_named, session, topic_named
-from levada.errors import GroupNotEmpty
+from levada.errors import GroupNotEmpty, nearest
 
 if TYPE_CHECKING:
     from levada.client.views import Group
@@ -165,6 +166,8 @@ def seek(
 ) -> None:
     """Move a group to another place in a topic. Running members of a native group go on from there.
 
+    A group that is not there yet is made, and begins at that place: the answer says so.
+
     Examples:
 
       levada group seek billing --topic orders --to earliest
@@ -175,6 +178,7 @@ def seek(
     """
     where = place(to, "--to", shifts=True).seeking()
     with session(server) as client, topic_named(client, topic):
+        known = [group.group for group in client.manager.groups()]
         before = {(row.topic, row.partition): row.committed for row in client.manager.offsets(name, topic)}
         after = client.manager.seek(name, topic, partitions=partition or (), dry_run=dry_run, **where)
     rows = [
@@ -182,8 +186,13 @@ def seek(
         for at, offset in sorted(after.items())
     ]
     if as_json:
-        print_json({"group": name, "dry_run": dry_run, "partitions": rows})
+        print_json({"group": name, "new": name not in known, "dry_run": dry_run, "partitions": rows})
         return
+    if name not in known:
+        print(f"{name} {'would be' if dry_run else 'is'} a new group")
+        if meant := nearest(name, known):
+            undo = "" if dry_run else f" `levada group delete {name}` forgets the new one"
+            print(f"levada: there was no group {name!r}{meant}{undo}", file=sys.stderr)
     columns = ("topic", "partition", "before", "after")
     print_table(columns, [[row[column] for column in columns] for row in rows], empty="")
     if dry_run:

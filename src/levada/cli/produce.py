@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
@@ -17,7 +17,7 @@ from levada.cli.output import print_json
 from levada.cli.pairs import pairs
 from levada.cli.progress import Advance, progress
 from levada.cli.session import DEFAULT_SERVER, AsJson, Server, WrongUsage, count, session, topic_named
-from levada.errors import LevadaError
+from levada.errors import LevadaError, RecordTooLarge
 
 if TYPE_CHECKING:
     from levada.client.delivery import Delivery
@@ -85,10 +85,11 @@ def produce(
     with (
         session(server) as client,
         topic_named(client, topic),
+        _too_large_for(topic),
         _source(value, file) as source,
         client.producer(compression=codec) as producer,
     ):
-        sender = Sender(producer, topic)
+        sender = Sender(producer, topic, lambda: client.manager.topic(topic).dedup)
         if source is None:
             sender.send(template)
             sender.settle()
@@ -98,6 +99,17 @@ def produce(
             with progress(name, size, shown=not as_json and (file is not None or not sys.stdin.isatty())) as advance:
                 sender.send_all(drafts, advance)
     _report(sender, time.perf_counter() - began, as_json=as_json)
+
+
+@contextmanager
+def _too_large_for(topic: str) -> Iterator[None]:
+    """Where the topic's limit is in the way, say how it is raised."""
+    try:
+        yield
+    except RecordTooLarge as error:
+        if "max.message.bytes" in str(error):
+            error.args = (f"{error}; `levada topic alter {topic} -c max.message.bytes=N` takes larger ones",)
+        raise
 
 
 def _check(
@@ -146,14 +158,19 @@ def _source(value: str | None, file: Path | None) -> Iterator[tuple[BinaryIO, st
 class Sender:
     """Publishes drafts, and counts what became of them."""
 
-    def __init__(self, producer: Producer, topic: str) -> None:
+    def __init__(self, producer: Producer, topic: str, dedup: Callable[[], str]) -> None:
         self._producer = producer
+        #: Asked when the first record with an id comes.
+        self._dedup: Callable[[], str] | None = dedup
         self.topic = topic
         self._on_their_way: deque[tuple[Delivery, int]] = deque()
         self.records = self.duplicates = self.bytes = 0
         self.last: Position | None = None
 
     def send(self, draft: Draft) -> None:
+        if draft.message_id is not None and self._dedup is not None:
+            self._warn_of_unchecked_ids(self._dedup())
+            self._dedup = None
         delivery = self._producer.publish(
             self.topic,
             draft.value,
@@ -164,6 +181,14 @@ class Sender:
             timestamp_ms=draft.timestamp_ms,
         )
         self._on_their_way.append((delivery, len(draft.value or b"") + len(draft.key or b"")))
+
+    def _warn_of_unchecked_ids(self, dedup: str) -> None:
+        if dedup != "id":
+            print(
+                f"levada: ids are stored and not checked: {self.topic} has levada.dedup={dedup}; "
+                f"`levada topic alter {self.topic} -c levada.dedup=id` changes that",
+                file=sys.stderr,
+            )
 
     def send_all(self, drafts: Iterator[Draft], advance: Advance) -> None:
         """All of them, or up to the first that is refused: then the error says how many were written before it."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from levada.cli.session import count
 from levada.cli.shapes import Shape
-from levada.errors import TimedOut
+from levada.errors import ConnectionLost, ShuttingDown, TimedOut, Unreachable
 
 if TYPE_CHECKING:
     from levada.client.faces import Consumer
@@ -23,6 +23,10 @@ _POLL_MS: Final = 500
 #: Polls without a record after which something may be wrong, and after which it is.
 _QUIET_POLLS: Final = 6
 _SILENT_POLLS: Final = 60
+#: Polls without a record after which a follower looks whether the broker is there.
+_LOOK_POLLS: Final = 2
+#: What a follower waits for the end of.
+_GONE: Final = (Unreachable, ConnectionLost, ShuttingDown, TimedOut)
 
 
 class Reading:
@@ -50,6 +54,8 @@ class Reading:
         #: What of it the group has.
         self._saved: dict[At, int] = {}
         self._saved_at = time.monotonic()
+        #: Nobody answers; this was said.
+        self._lost = False
         self.records = 0
 
     def run(self, show: Shape, limit: int | None) -> None:
@@ -60,7 +66,8 @@ class Reading:
             self._save()
         except KeyboardInterrupt:
             sys.stdout.flush()
-            self._save()
+            if not self._lost:
+                self._save()
             self._say_goodbye()
         except BrokenPipeError:
             # `| head` has seen enough. Nothing more may be written into the pipe, not even at exit.
@@ -73,7 +80,9 @@ class Reading:
         while limit is None or self.records < limit:
             if not self._follow and len(polled) < most and (self._at_the_end() or self._held_back(quiet)):
                 return
-            if quiet and quiet % _QUIET_POLLS == 0 and not self._consumer.assignment():
+            if self._follow and quiet and quiet % _LOOK_POLLS == 0:
+                self._look()
+            elif quiet and quiet % _QUIET_POLLS == 0 and not self._consumer.assignment():
                 self._still_there()
             most = _POLL if limit is None else min(_POLL, limit - self.records)
             polled = self._consumer.poll(most, _POLL_MS)
@@ -83,8 +92,42 @@ class Reading:
                     self._print(record, show)
             if polled:
                 sys.stdout.flush()
+            if polled and self._lost:
+                self._found_again()
             if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
-                self._save()
+                self._save_meanwhile()
+
+    def _look(self) -> None:
+        """While nothing comes: is the broker there? The consumer looks for it again by itself, and says nothing."""
+        try:
+            self._still_there()
+        except _GONE:
+            self._say_lost()
+            return
+        if self._lost:
+            self._found_again()
+
+    def _save_meanwhile(self) -> None:
+        """A follower outlives its broker: what cannot be saved now is saved when it is back."""
+        if not self._follow:
+            self._save()
+        elif self._group is not None and self._printed != self._saved:
+            # A commit waits for the broker; this does not.
+            self._look()
+            try:
+                if not self._lost:
+                    self._save()
+            except _GONE:
+                self._say_lost()
+
+    def _say_lost(self) -> None:
+        if not self._lost:
+            self._lost = True
+            print("levada: the connection is lost; waiting for the broker", file=sys.stderr)
+
+    def _found_again(self) -> None:
+        self._lost = False
+        print("levada: the broker is back", file=sys.stderr)
 
     def _print(self, record: Record, show: Shape) -> None:
         show(record)

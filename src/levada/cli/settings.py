@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -35,11 +35,22 @@ from pydantic_settings import (
 )
 
 from levada.config import TOPIC_SETTINGS, BrokerConfig, broker_names, split_settings
-from levada.errors import InvalidConfig
+from levada.errors import InvalidConfig, nearest
 
 FILE = "levada.toml"
 #: LEVADA_* that other parts read.
-_OTHERS = ("server", "cache", "crash_rounds", "test_broker")
+_OTHERS = ("server", "cache", "crash_rounds", "crash_seed", "test_broker")
+#: As the file has them, beside [broker] and [topic].
+_NAMES: Final = (
+    "data",
+    "host",
+    "kafka.port",
+    "kafka.advertised",
+    "grpc.port",
+    "grpc.enabled",
+    "http.port",
+    "http.enabled",
+)
 
 _log = structlog.get_logger("levada.settings")
 
@@ -144,13 +155,24 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> BrokerConfig:
 
 
 def _warn_of_strangers() -> None:
-    """A misspelt variable would else be passed over in silence."""
+    """A misspelt variable would else be passed over in silence. Not refused: who else reads LEVADA_… we cannot know."""
     known = [f"LEVADA_{name.upper()}" for name in (*Settings.model_fields, *_OTHERS)]
     for name in os.environ:
         if name.startswith("LEVADA_") and name.partition("__")[0] not in known:
-            _log.warning(
-                "unknown environment variable", name=name, known="LEVADA_DATA, LEVADA_HOST, LEVADA_KAFKA__PORT …"
-            )
+            _log.warning(f"unknown environment variable {name}, passed over{nearest(name, _variables())}")
+
+
+def _variables() -> list[str]:
+    """Every variable that `levada` reads."""
+    settings = [name.upper().replace(".", "__") for name in _NAMES]
+    broker = [f"BROKER__{_shouted(name)}" for name in broker_names()]
+    topic = [f"TOPIC__{_shouted(name)}" for name in TOPIC_SETTINGS]
+    return [f"LEVADA_{name}" for name in ("SERVER", *settings, *broker, *topic)]
+
+
+def _shouted(name: str) -> str:
+    """As the environment spells a setting."""
+    return name.replace(".", "_").upper()
 
 
 def _nested(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,6 +212,5 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, 
 def _sentence(problem: Any) -> str:
     name = ".".join(map(str, problem["loc"]))
     if problem["type"] == "extra_forbidden":
-        known = "data, host, kafka.port, kafka.advertised, grpc.port, grpc.enabled, http.port, http.enabled"
-        return f"unknown setting {name!r}; known are {known}, [broker] and [topic]"
+        return f"unknown setting {name!r}; known are {', '.join(_NAMES)}, [broker] and [topic]"
     return f"{name}={problem['input']!r}: {problem['msg'].lower()}"

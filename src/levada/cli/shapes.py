@@ -69,7 +69,7 @@ def _formatted(form: str) -> Shape:
     parts: list[bytes | Callable[[Record], bytes]] = []
     at = 0
     for found in _PLACE.finditer(form):
-        parts.append(form[at : found.start()].encode())
+        parts.append(_literal(form, at, found.start()))
         name, escape = found.groups()
         if escape is None and name not in _FIELDS:
             raise WrongUsage(
@@ -77,12 +77,21 @@ def _formatted(form: str) -> Shape:
             )
         parts.append(_ESCAPES[escape].encode() if escape is not None else _FIELDS[name])
         at = found.end()
-    parts.append(form[at:].encode() + b"\n")
+    parts.append(_literal(form, at, len(form)) + b"\n")
 
     def show(record: Record) -> None:
         _write(b"".join(part if isinstance(part, bytes) else part(record) for part in parts))
 
     return show
+
+
+def _literal(form: str, begin: int, end: int) -> bytes:
+    """What stands between places. WrongUsage for a place that has no end."""
+    unfinished = re.search(r"\{(\w+)(?!\w)", form[begin:end])
+    if unfinished is not None and unfinished[1] in _FIELDS:
+        at = begin + unfinished.start()
+        raise WrongUsage(f"--format: {form[at:end]!r} at character {at + 1} has no closing brace: {{{unfinished[1]}}}")
+    return form[begin:end].encode()
 
 
 def _write(data: bytes) -> None:

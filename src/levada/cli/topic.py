@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -19,6 +19,8 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
+#: The setting that decides where keys go.
+_ROUTER: Final = "levada.router"
 Config = Annotated[
     list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic setting. Repeatable.")
 ]
@@ -204,6 +206,8 @@ def alter(
 ) -> None:
     """Change settings: all of those named, or none.
 
+    With another levada.router, or more partitions, keys may go to other partitions from then on; what is stored stays where it is.
+
     Examples:
 
       levada topic alter orders -c retention.ms=86400000 --unset segment.bytes
@@ -217,8 +221,11 @@ def alter(
     if both:
         raise WrongUsage(f"{both[0]} is to be set and unset")
     with session(server) as client, topic_named(client, name):
+        before = client.manager.topic(name) if _ROUTER in (*changes, *back) else None
         if changes or back:
             topic = client.manager.alter_topic(name, set=changes, unset=back)
+        if before is not None:
+            _warn_of_moving_keys(before, topic)
         if partitions is not None:
             topic = client.manager.expand_topic(name, partitions)
     if as_json:
@@ -228,6 +235,16 @@ def alter(
     if partitions is not None:
         done.append(count(topic.partitions, "partition"))
     print(f"{name}: {', '.join(done)}")
+
+
+def _warn_of_moving_keys(before: Topic, after: Topic) -> None:
+    held = sum(one.end - one.start for one in before.places)
+    if before.router != after.router and after.partitions > 1 and held:
+        print(
+            f"levada: keys of {after.name} went by {before.router} and go by {after.router} now: new records of a key may go to "
+            f"another partition than the {count(held, 'record')} there, and are not in order with them",
+            file=sys.stderr,
+        )
 
 
 @app.command()

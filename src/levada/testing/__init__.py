@@ -1,4 +1,4 @@
-"""A real broker for a test suite, on a free port, in milliseconds.
+"""A real broker for a test suite, on a free port; after the first of a process, which loads what all need, in milliseconds.
 
     from levada.testing import broker
 

@@ -81,10 +81,13 @@ def test_kafkas_broker_wide_names_of_topic_defaults_are_understood(here: Path, m
 def test_a_variable_nobody_reads_is_mentioned(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("LEVADA_KAFKA_PORT", "1")
+    meant = {"LEVADA_KAFKA_PORT": "LEVADA_KAFKA__PORT", "LEVADA_DTA": "LEVADA_DATA"}
+    for name in meant:
+        monkeypatch.setenv(name, "1")
     load(None, {})
     said = capsys.readouterr()
-    assert "LEVADA_KAFKA_PORT" in said.out + said.err
+    for name, near in meant.items():
+        assert f"{name}, passed over; did you mean {near}?" in said.out + said.err
 
 
 @pytest.mark.parametrize(
