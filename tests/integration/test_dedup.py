@@ -94,6 +94,43 @@ async def test_the_rest_of_a_request_waits_for_a_topic_in_its_middle(tmp_path: P
         assert await answers(client) == {"t": [(0, 0, 2)]}
 
 
+async def test_a_request_that_has_to_wait_more_than_once_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path / "data") as server, connected(server) as client:
+        for name in ("t", "u"):
+            await create(server, name, 2, **PAYLOAD)
+        await create(server, "plain", 2)
+        # Also one that is not ready again when it comes to the second partition of the same topic.
+        met = set()
+        ready = Dedup.ready
+
+        def not_at_first(self: Dedup, partition: Any) -> bool:
+            is_first = partition.at not in met
+            met.add(partition.at)
+            return not is_first and ready(self, partition)
+
+        monkeypatch.setattr(Dedup, "ready", not_at_first)
+        send(
+            client,
+            ("plain", [(0, [b"a"]), (1, [b"b"])]),
+            ("t", [(7, [b"x"]), (1, [b"c"]), (0, [b"d"])]),
+            ("plain", [(9, [b"x"]), (1, [b"e"])]),
+            ("u", [(0, [b"f"]), (1, [b"g"])]),
+        )
+        found: Any = await client.expect(LOAD_S)
+        rows = [
+            (row.name, [(one.index, one.error_code, one.base_offset) for one in row.partition_responses])
+            for row in found.responses
+        ]
+        assert rows == [
+            ("plain", [(0, 0, 0), (1, 0, 0)]),
+            ("t", [(7, 3, -1), (1, 0, 0), (0, 0, 0)]),
+            ("plain", [(9, 3, -1), (1, 0, 1)]),
+            ("u", [(0, 0, 0), (1, 0, 0)]),
+        ]
+
+
 async def test_a_memory_that_cannot_be_loaded_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fails(self: Dedup, topic: str) -> None:
         raise OSError("no")
