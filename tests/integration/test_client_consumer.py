@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -40,6 +40,11 @@ async def topic(client: Any) -> str:
         for number in range(20):
             await (await producer.publish(name, b"%d" % number))
     return name
+
+
+def until(there: Callable[[], bool]) -> None:
+    while not there():
+        threading.Event().wait(0.01)
 
 
 async def offset_of(client: Any, group: str) -> int:
@@ -222,3 +227,51 @@ async def test_read_of_all_partitions_waits_for_the_first_record(client: Any, to
     async with client.producer() as producer:
         await (await producer.publish(name, b"late", partition=2))
     assert [(each.partition, each.value) for each in await asyncio.wait_for(waiting, 10)] == [(2, b"late")]
+
+
+@pytest.mark.parametrize("reads", ["iterate", "poll", "run", "commit"])
+async def test_a_member_that_joins_goes_on_behind_what_the_others_have_done(
+    client: Any, topic: str, reads: str
+) -> None:
+    name = f"{topic}-shared"
+    await client.manager.create_topic(name, partitions=4)
+    async with client.producer() as producer:
+        for partition in range(4):
+            await producer.publish_many(name, [b"x"] * 200, partition=partition)
+    seen: list[tuple[int, int]] = []
+    members: list[Any] = []
+
+    def handle(record: levada.Record) -> None:
+        seen.append((record.partition, record.offset))
+        if len(seen) >= 800:
+            for member in members:
+                member.stop()
+        threading.Event().wait(0.001)
+
+    async def read(member: Any) -> None:
+        if reads == "run":
+            await member.run(handle)
+        elif reads == "iterate":
+            async for record in member:
+                await asyncio.to_thread(handle, record)
+        else:
+            while len(seen) < 800:
+                records = await member.poll(10, 50)
+                for record in records:
+                    await asyncio.to_thread(handle, record)
+                if records and reads == "commit":
+                    await member.commit()
+
+    async with asyncio.timeout(50):
+        reading = []
+        for count in (50, 200, 800):
+            member = client.consumer(
+                name, group=name, records_max=20, auto_commit=reads != "commit", auto_commit_ms=60_000
+            )
+            members.append(member)
+            reading.append(asyncio.ensure_future(read(member)))
+            await asyncio.to_thread(until, lambda count=count: len(seen) >= count)
+        await asyncio.gather(*reading)
+        for member in members:
+            await member.close()
+    assert sorted(seen) == [(partition, offset) for partition in range(4) for offset in range(200)]

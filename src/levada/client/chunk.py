@@ -96,7 +96,7 @@ class Chunk:
     @property
     def is_stale(self) -> bool:
         """True where the user has moved on, or the partition."""
-        return self.turn != self.track.turn
+        return self.turn != self.track.turn or self.track.is_leaving
 
     def open(self, opener: Opener) -> list[Record]:
         """Its records; those before the first that cannot be read."""
@@ -145,14 +145,14 @@ class Chunk:
         for index in range(self.index, len(records)):
             self.index = index + 1
             yield records[index]
-            if self.is_interrupted or track.paused or track.turn != turn:
+            if self.is_interrupted or track.paused or track.is_leaving or track.turn != turn:
                 return
 
     def unhandled(self) -> Iterator[Record]:
         """The rest of an opened chunk, each handed out when the next is asked for: whoever ends early begins with the same."""
         records, track, turn = self._records or [], self.track, self.turn
         for index in range(self.index, len(records)):
-            if track.paused or track.turn != turn:
+            if track.paused or track.is_leaving or track.turn != turn:
                 return
             yield records[index]
             self.index = index + 1

@@ -117,8 +117,9 @@ class AsyncClient:
         in `partitions`, are read from `start`. consumer, generation: of a fixed group (manager.register_group). start:
         "earliest", "latest", or "none" for an error, where there is no offset to go on from. read_committed: leave out aborted
         transactions and wait for open ones. records_max: most records on their way and not yet handed out.
+        auto_commit, auto_commit_ms: commit what is done with by itself, so often, and when partitions go to others.
         session_timeout_ms: a consumer that is not heard of for so long loses its partitions to the others.
-        on_assigned, on_revoked: called with the partitions that came or went.
+        on_assigned, on_revoked: called with the partitions that came or went; what went may still be committed in on_revoked.
         """
         self._check_open()
         made = AsyncConsumer(

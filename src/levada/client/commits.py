@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from levada.client.feed import Feed
@@ -27,6 +27,10 @@ class Commits:
         self._timeout_s = timeout_s
         #: As the broker last told it.
         self.generation = 0
+        #: Of what is being handed over: the generation it was read in.
+        self.read_in: dict[At, int] = {}
+        #: What went to others before all that was handed out of it was committed; until the user is told.
+        self.lost: set[At] = set()
 
     @property
     def patience_s(self) -> float:
@@ -43,7 +47,7 @@ class Commits:
         while offsets:
             try:
                 async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                    errors = await self._feed.commit(offsets, self.generation)
+                    errors = await self._commit(offsets)
                 break
             except TimeoutError:
                 raise TimedOut(f"offsets were not committed within {timeout_s:g} s") from None
@@ -51,10 +55,29 @@ class Commits:
                 if not retry or not is_passing(error):
                     raise
         for at, offset in offsets.items():
-            track = self._inbox.tracks.get(at)
+            track = self._inbox.tracks.get(at) or self._inbox.leaving.get(at)
             if track is not None and at not in errors:
                 track.committed = offset
         return errors
+
+    async def _commit(self, offsets: Mapping[At, int]) -> Mapping[At, LevadaError]:
+        """Each in the generation it was read in."""
+        parts: dict[int, dict[At, int]] = {}
+        for at, offset in offsets.items():
+            parts.setdefault(self.read_in.get(at, self.generation), {})[at] = offset
+        errors: dict[At, LevadaError] = {}
+        for generation, part in parts.items():
+            errors.update(await self._feed.commit(part, generation))
+        return errors
+
+    async def hand_over(self, ats: Sequence[At], offsets: Mapping[At, int]) -> None:
+        """These go to their new owners, with how far this consumer came where that is given."""
+        generation = min((self.read_in.pop(at) for at in ats if at in self.read_in), default=self.generation)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                self.lost.update(await self._feed.commit(offsets, generation, ats))
+        except (LevadaError, TimeoutError):
+            self.lost.update(offsets)
 
     async def store_quietly(self, offsets: Mapping[At, int], *, timeout_s: float | None = None) -> None:
         """What is refused here is committed by whoever owns the partition now."""

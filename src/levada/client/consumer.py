@@ -18,7 +18,7 @@ from levada.client.subscription import Subscription
 from levada.client.tasks import end
 from levada.client.wanted import Wanted
 from levada.client.workers import Handler, Workers
-from levada.errors import InvalidRequest, LevadaError, OffsetOutOfRange, TimedOut
+from levada.errors import IllegalGeneration, InvalidRequest, LevadaError, OffsetOutOfRange, TimedOut
 from levada.v1 import stream_pb2 as pb
 
 
@@ -32,6 +32,10 @@ class AsyncConsumer:
     Records of a partition come in order. With `auto_commit`, what the user is done with is committed every `auto_commit_ms` and at
     the end: a record is done with when the next one is asked for, or when a handler has returned. So after a crash the record that
     was being worked on comes again, and none is left out. Signs of life go out by themselves, however long a record takes.
+
+    When another member joins, partitions are handed over: what is in hand may be finished within 5 s (at most the session's time)
+    and is committed before the new owner begins, so that nothing comes twice. What takes longer comes again there, and
+    `commit()` says so.
     """
 
     def __init__(self, channel: Channel, wanted: Wanted) -> None:
@@ -39,7 +43,7 @@ class AsyncConsumer:
         self._channel = channel
         self._wanted = wanted
         self._opener = Opener(wanted.key, wanted.value, committed_only=wanted.read_committed)
-        self._inbox = Inbox(self._opener, self._give_back)
+        self._inbox = Inbox(self._opener, self._give_back, self._settled)
         self._loop = asyncio.get_running_loop()
         self._subscription = Subscription(channel, wanted, self._inbox, self._bounds)
         self._workers: Workers | None = None
@@ -100,6 +104,10 @@ class AsyncConsumer:
         """From the user's thread."""
         self._loop.call_soon_threadsafe(self._subscription.grant, chunk.count, chunk.connection)
 
+    def _settled(self) -> None:
+        """From the user's thread."""
+        self._loop.call_soon_threadsafe(self._subscription.settled)
+
     # Handlers
 
     async def run(self, handler: Handler, *, workers: int = 8) -> None:
@@ -123,6 +131,7 @@ class AsyncConsumer:
             pause=subscription.hold,
             resume=subscription.let_go,
             broken=subscription.tell,
+            idle=subscription.settled,
         )
         try:
             while not pool.is_broken and not self._stopped:
@@ -178,10 +187,21 @@ class AsyncConsumer:
             for at, error in (await self._subscription.commits.store(found)).items():
                 error.add_note(f"while committing {at}")
                 raise error
+            self._subscription.settled()
+            if offsets is None:
+                self._check_lost()
         else:
             task = self._loop.create_task(self._subscription.commits.store_quietly(found))
             self._commits.add(task)
             task.add_done_callback(self._commits.discard)
+
+    def _check_lost(self) -> None:
+        lost, self._subscription.commits.lost = self._subscription.commits.lost, set()
+        if lost:
+            names = ", ".join(map(str, sorted(lost)))
+            raise IllegalGeneration(
+                f"{names}: not this consumer's any more; what was handed out and not committed in time comes to the new owner"
+            )
 
     async def seek(self, topic: str, partition: int, offset: int) -> None:
         """Read on from this offset. OffsetOutOfRange with the range there is; UnknownPartition if it is not this consumer's."""

@@ -138,6 +138,10 @@ class Consumer(Face[AsyncConsumer]):
     Records of a partition come in order. With `auto_commit`, what the user is done with is committed every `auto_commit_ms` and at
     the end: a record is done with when the next one is asked for, or when a handler has returned. So after a crash the record that
     was being worked on comes again, and none is left out. Signs of life go out by themselves, however long a record takes.
+
+    When another member joins, partitions are handed over: what is in hand may be finished within 5 s (at most the session's time)
+    and is committed before the new owner begins, so that nothing comes twice. What takes longer comes again there, and
+    `commit()` says so.
     """
 
     run = blocking(AsyncConsumer.run)

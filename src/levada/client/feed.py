@@ -72,14 +72,18 @@ class Feed:
         request = pb.SubscribeRequest.Pause(paused=_partitions(paused), resumed=_partitions(resumed))
         self._say(pb.SubscribeRequest(pause=request))
 
-    async def commit(self, offsets: Mapping[At, int], generation: int) -> Mapping[At, LevadaError]:
-        """What was refused. ConnectionLost: it may be stored or not, and can be asked for again."""
+    async def commit(
+        self, offsets: Mapping[At, int], generation: int, handed_over: Iterable[At] = ()
+    ) -> Mapping[At, LevadaError]:
+        """What was refused. With it, `handed_over` go to their new owners. ConnectionLost: it may be stored or not, and can be asked for again."""
         await self._connected.wait()
         self._numbers += 1
         number = self._numbers
         answer: asyncio.Future[Mapping[At, LevadaError]] = asyncio.get_running_loop().create_future()
         self._commits[number] = answer
-        request = pb.SubscribeRequest.CommitOffsets(id=number, offsets=_offsets(offsets), generation=generation)
+        request = pb.SubscribeRequest.CommitOffsets(
+            id=number, offsets=_offsets(offsets), generation=generation, handed_over=_partitions(handed_over)
+        )
         self._say(pb.SubscribeRequest(commit=request))
         try:
             return await answer

@@ -18,8 +18,13 @@ from levada.errors import InvalidRequest, UnknownPartition
 class Inbox:
     """`give_back` is called for each chunk that is used up or not wanted any more: the broker may send as many records again."""
 
-    def __init__(self, opener: Opener, give_back: Callable[[Chunk], None]) -> None:
+    def __init__(
+        self, opener: Opener, give_back: Callable[[Chunk], None], settled: Callable[[], None] = lambda: None
+    ) -> None:
         self.tracks: dict[At, Track] = {}
+        #: What is being handed over to others. `settled` is called, from the user's thread, when he may be done with it.
+        self.leaving: dict[At, Track] = {}
+        self._settled = settled
         self._opener = opener
         self._give_back = give_back
         self._arrived: deque[Chunk] = deque()
@@ -46,6 +51,25 @@ class Inbox:
             owned = ", ".join(map(str, sorted(self.tracks))) or "none"
             raise UnknownPartition(f"{at} is not this consumer's: it owns {owned}")
         return found
+
+    def leave(self, ats: Iterable[At]) -> None:
+        """These are to be somebody else's: hand out no more of them."""
+        for at in ats:
+            track = self.leaving[at] = self.tracks.pop(at)
+            track.is_leaving = True
+
+    def gone(self, ats: Iterable[At]) -> None:
+        """They are somebody else's now."""
+        for at in ats:
+            self.leaving.pop(at).gone()
+
+    def is_in_hand(self, at: At) -> bool:
+        """Whether the user may still be at work on something of this partition, which is leaving."""
+        with self._lock:
+            track, chunk = self.leaving[at], self._current
+            return track in self._polled or (
+                chunk is not None and chunk.track is track and chunk.index > 0 and chunk.handed > track.finished
+            )
 
     def drop(self, ats: Iterable[At]) -> None:
         """These belong to somebody else now."""
@@ -152,6 +176,8 @@ class Inbox:
             self._polled.clear()
             if self._current is not None:
                 self._current.settle()
+        if self.leaving:
+            self._settled()
 
     # How far the user has got
 
@@ -166,12 +192,11 @@ class Inbox:
     def finished(self) -> Mapping[At, int]:
         """What is done with and not committed yet. Of records handed out one by one, the last may still be worked on."""
         with self._lock:
-            return {
-                at: offset for at, track in list(self.tracks.items()) if (offset := self._done(track)) != track.stored
-            }
+            tracks = [*self.leaving.items(), *self.tracks.items()]
+            return {at: offset for at, track in tracks if (offset := self._done(track)) != track.stored}
 
     def _done(self, track: Track) -> int:
         chunk = self._current
-        if chunk is None or chunk.track is not track or chunk.is_stale or track in self._polled:
+        if chunk is None or chunk.track is not track or chunk.turn != track.turn or track in self._polled:
             return track.finished
         return max(track.finished, chunk.in_hand)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
@@ -22,6 +23,8 @@ from levada.v1 import stream_pb2 as pb
 
 #: Signs of life in one session.
 _ALIVE: Final = 4
+#: Part of the time that others wait, so that the last commit is there within it.
+_IN_TIME: Final = 0.8
 
 #: Start and end of each partition of a topic.
 Bounds = Callable[[str], Awaitable[Mapping[int, tuple[int, int]]]]
@@ -36,7 +39,7 @@ class Subscription:
         self._bounds = bounds
         self._client_id = channel.client_id
         self._news = asyncio.Event()
-        self._changes: asyncio.Queue[tuple[OnChange, list[At]]] = asyncio.Queue()
+        self._changes: asyncio.Queue[tuple[OnChange, list[At], asyncio.Event]] = asyncio.Queue()
         #: Without a group: all that is read.
         self._chosen: list[At] = []
         #: What was asked for on a new connection may not be there any more.
@@ -45,6 +48,8 @@ class Subscription:
         self.commits = Commits(self._feed, inbox, channel.timeout_s)
         self.first_assigned = asyncio.Event()
         self.failure: LevadaError | None = None
+        self._settled = asyncio.Event()
+        self._handing_over: set[asyncio.Task[None]] = set()
         self.workers: Workers | None = None
         work = [self._begin(), self._tell_changes()]
         if wanted.group and wanted.auto_commit:
@@ -67,7 +72,7 @@ class Subscription:
         return [At(topic, partition) for topic in topics for partition in await self._bounds(topic)]
 
     async def close(self) -> None:
-        await end(*self._tasks)
+        await end(*self._tasks, *self._handing_over)
         await self._feed.close()
         self.first_assigned.set()
         self.tell()
@@ -114,14 +119,25 @@ class Subscription:
         return self._wanted.opening(offsets, self._client_id)
 
     def assigned(self, told: pb.SubscribeResponse.Assigned, *, first: bool) -> None:
-        self.commits.generation = told.generation
+        before, self.commits.generation = self.commits.generation, told.generation
         now = {At(each.topic, each.partition): each.offset for each in told.partitions}
         tracks = self._inbox.tracks
         gone = sorted(at for at in tracks if at not in now)
         come = sorted(at for at in now if at not in tracks)
-        self._inbox.drop(gone)
+        told_user = asyncio.Event()
+        if first:
+            self._inbox.drop(gone)
+            self.commits.read_in.clear()
+        elif gone:
+            self._inbox.leave(gone)
+            self.commits.read_in.update(dict.fromkeys(gone, before))
+            task = asyncio.ensure_future(self._hand_over(gone, told_user))
+            self._handing_over.add(task)
+            task.add_done_callback(self._handing_over.discard)
         if self.workers is not None:
             self.workers.revoke(gone)
+        if self._wanted.on_revoked is None:
+            told_user.set()
         resumed: dict[At, int] = {}
         for at, offset in now.items():
             if at not in tracks:
@@ -136,7 +152,34 @@ class Subscription:
         self.tell()
         for callback, ats in ((self._wanted.on_revoked, gone), (self._wanted.on_assigned, come)):
             if callback is not None and ats:
-                self._changes.put_nowait((callback, ats))
+                self._changes.put_nowait((callback, ats, told_user))
+
+    def settled(self) -> None:
+        """The user may be done with something that is being handed over."""
+        happened, self._settled = self._settled, asyncio.Event()
+        happened.set()
+
+    async def _hand_over(self, ats: list[At], told_user: asyncio.Event) -> None:
+        """Let the user finish what is in hand, commit it, and let their new owners begin; within the time those wait."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._wanted.hand_over_ms / 1000 * _IN_TIME):
+                await told_user.wait()
+                while any(map(self._is_in_hand, ats)):
+                    await self._settled.wait()
+        inbox, commits = self._inbox, self.commits
+        commits.lost.update(at for at in ats if self._is_in_hand(at))
+        found = inbox.finished() if self._wanted.auto_commit else {}
+        inbox.gone(ats)
+        await commits.hand_over(ats, {at: offset for at, offset in found.items() if at in ats})
+
+    def _is_in_hand(self, at: At) -> bool:
+        if self.workers is not None and self.workers.is_at(at):
+            return True
+        if self._wanted.auto_commit:
+            return self._inbox.is_in_hand(at)
+        # Whoever commits himself is done with it when he has done that.
+        track = self._inbox.leaving[at]
+        return track.committed is not None and (self._inbox.is_in_hand(at) or track.finished != track.committed)
 
     def _go_on(self, resumed: Mapping[At, int]) -> None:
         """A new connection knows nothing of what was said on the old one."""
@@ -178,7 +221,7 @@ class Subscription:
     async def _tell_changes(self) -> None:
         """One after the other, and never on the loop's own time."""
         while True:
-            callback, ats = await self._changes.get()
+            callback, ats, told = await self._changes.get()
             try:
                 if inspect.iscoroutinefunction(callback):
                     await callback(ats)
@@ -188,3 +231,4 @@ class Subscription:
                 import structlog
 
                 structlog.get_logger("levada.client").exception("callback failed", callback=repr(callback))
+            told.set()

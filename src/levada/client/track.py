@@ -28,6 +28,8 @@ class Track:
         #: As stored for the group, where this consumer knows.
         self.committed: int | None = None
         self.paused = False
+        #: It is being handed over to somebody else: nothing more is handed out, and what is in hand still counts.
+        self.is_leaving = False
         #: What came while it was paused.
         self.held: deque[Chunk] = deque()
         #: It was moved or taken away: chunks of an older turn are not for the user any more.

@@ -14,6 +14,9 @@ from levada.v1 import stream_pb2 as pb
 Start = Literal["earliest", "latest", "none"]
 STARTS: Final[Mapping[str, pb.Start]] = {"earliest": pb.EARLIEST, "latest": pb.LATEST, "none": pb.NONE}
 
+#: A consumer that loses partitions while it runs has so long to finish what is in hand and to commit it.
+HAND_OVER_MS: Final = 5_000
+
 #: Called with the partitions that came or went. May be a coroutine function; a plain one runs in a thread.
 OnChange = Callable[[Sequence[At]], Any]
 
@@ -59,6 +62,11 @@ class Wanted:
             if getattr(self, name) < 1:
                 raise InvalidRequest(f"{name} is {getattr(self, name)}; it must be at least 1")
 
+    @property
+    def hand_over_ms(self) -> int:
+        """How long others wait for what this consumer has lost to them."""
+        return min(self.session_timeout_ms, HAND_OVER_MS) if self.group and self.consumer is None else 0
+
     def opening(self, offsets: Mapping[At, int], client_id: str) -> pb.SubscribeRequest.Open:
         """How the subscription is opened. Without a group, `offsets` are all its partitions; −1 begins by `start`."""
         request = pb.SubscribeRequest.Open(
@@ -71,6 +79,7 @@ class Wanted:
             read_committed=self.read_committed,
             raw=True,
             client_id=client_id,
+            hand_over_ms=self.hand_over_ms,
         )
         if self.consumer is not None:
             request.consumer = self.consumer

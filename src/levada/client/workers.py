@@ -35,7 +35,7 @@ class _Line:
 class Workers:
     """`pause` and `resume` are asked to hold a partition back whose handler does not keep up, so that it takes nobody's room.
 
-    `broken` is called when a handler has raised.
+    `broken` is called when a handler has raised, `idle` when all there was of a partition is handled.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Workers:
         pause: Callable[[At], None],
         resume: Callable[[At], None],
         broken: Callable[[], None],
+        idle: Callable[[], None],
     ) -> None:
         if workers < 1:
             raise InvalidRequest(f"workers is {workers}; at least 1 is needed")
@@ -57,6 +58,7 @@ class Workers:
         self._lines: dict[At, _Line] = {}
         self._failure: BaseException | None = None
         self._broken = broken
+        self._idle = idle
         #: Read by the threads between two records.
         self._stopping = False
         self._pool: ThreadPoolExecutor | None = None
@@ -92,6 +94,11 @@ class Workers:
                 line.chunks.clear()
                 line.is_held = False
 
+    def is_at(self, at: At) -> bool:
+        """Whether a handler is at a record of this partition."""
+        line = self._lines.get(at)
+        return line is not None and line.task is not None
+
     def stop(self) -> None:
         """Begin no further record. From any thread."""
         self._stopping = True
@@ -125,6 +132,7 @@ class Workers:
             self._broken()
         finally:
             line.task = None
+            self._idle()
 
     async def _work_off(self, at: At, line: _Line) -> None:
         """The first chunk. It stays the first until it is finished: whatever ends this early, what is left of it is left there."""

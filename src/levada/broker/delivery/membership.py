@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from levada.broker.delivery.wanted import Wanted
@@ -23,6 +23,8 @@ class Membership(Protocol):
     def alive(self) -> None: ...
 
     def leave(self) -> None: ...
+
+    def hand_over(self, ats: Iterable[At]) -> None: ...
 
     async def commit(self, offsets: Mapping[At, Committed], generation: int) -> Mapping[At, LevadaError]: ...
 
@@ -66,6 +68,7 @@ class Seat:
                 changed=self._changed,
                 client_id=wanted.client_id,
                 host=wanted.host,
+                hand_over_ms=wanted.hand_over_ms,
             )
         return self._groups.attach(
             wanted.group,
@@ -88,6 +91,9 @@ class Seat:
 
     def alive(self) -> None:
         self._groups.alive(self._wanted.group, self.member_id, self._now_ms())
+
+    def hand_over(self, ats: Iterable[At]) -> None:
+        self._groups.hand_over(self._wanted.group, self.member_id, ats)
 
     def leave(self) -> None:
         if self._is_seated:
@@ -120,6 +126,9 @@ class OwnChoice:
 
     def leave(self) -> None:
         """There is nothing to leave."""
+
+    def hand_over(self, ats: Iterable[At]) -> None:
+        """Nor to anybody."""
 
     async def commit(self, offsets: Mapping[At, Committed], generation: int) -> Mapping[At, LevadaError]:
         raise InvalidRequest("only a group has offsets to commit")

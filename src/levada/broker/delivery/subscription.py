@@ -78,6 +78,10 @@ class Subscription:
         """
         return await self._membership.commit(offsets, generation or self._pump.generation_told)
 
+    def hand_over(self, ats: Iterable[At]) -> None:
+        """This consumer is done with these, which it has lost: their new owners begin. UnknownMember."""
+        self._membership.hand_over(ats)
+
     async def seek(self, offsets: Mapping[At, int]) -> None:
         """Read on from these offsets, within [start, end]; Assigned is told before any record from there.
 

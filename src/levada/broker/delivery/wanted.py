@@ -51,6 +51,8 @@ class Wanted:
     raw: bool = False
     client_id: str = ""
     host: str = ""
+    #: How long whoever is given its partitions waits for it to hand them over.
+    hand_over_ms: int = 0
 
     def check(self) -> None:
         """InvalidRequest, naming what contradicts what."""
@@ -67,6 +69,8 @@ class Wanted:
             raise InvalidRequest("a partition is named twice")
         if strays := [str(at) for at in self.offsets if at not in self.partitions]:
             raise InvalidRequest(f"there is an offset to begin at for {', '.join(strays)}, which was not chosen")
+        if self.hand_over_ms < 0:
+            raise InvalidRequest(f"hand_over_ms is {self.hand_over_ms}; it must be at least 0")
         if not 1 <= self.records_max <= RECORDS_MAX:
             raise InvalidRequest(f"records_max is {self.records_max}; it must be from 1 to {RECORDS_MAX}")
         if not 1 <= self.bytes_max <= BYTES_LIMIT:

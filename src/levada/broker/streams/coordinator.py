@@ -7,7 +7,7 @@ and tick() is due at next_deadline(). What must survive is handed to `save`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from levada.broker.groups.config import GroupConfig
 from levada.broker.streams.generations import Generations, Topics
@@ -91,8 +91,9 @@ class StreamGroups(Registrations):
         changed: Changed,
         client_id: str = "",
         host: str = "",
+        hand_over_ms: int = 0,
     ) -> Member:
-        """Become a member and begin a new generation.
+        """Become a member and begin a new generation. Whoever is given what it had waits `hand_over_ms` for it to hand that over.
 
         GroupKindMismatch, InvalidGroupId, UnknownTopic, InvalidSessionTimeout, GroupFull, InvalidRequest.
         """
@@ -111,9 +112,10 @@ class StreamGroups(Registrations):
             host=host,
             session_timeout_ms=session_timeout_ms,
             changed=changed,
+            hand_over_ms=min(hand_over_ms, session_timeout_ms),
         )
         self._seat(group, member, now_ms)
-        self._generations.begin(group, f"{member.id} joined", silent=member)
+        self._generations.begin(group, f"{member.id} joined", now_ms, silent=member)
         return member
 
     def alive(self, group_id: str, member_id: str, now_ms: int) -> None:
@@ -125,7 +127,12 @@ class StreamGroups(Registrations):
         """Go. What it had is given to others at once. UnknownMember."""
         group = self._with_member(group_id, member_id)
         self._generations.remove(group, group.member(member_id), now_ms)
-        self._after_removal(group, f"{member_id} left")
+        self._after_removal(group, f"{member_id} left", now_ms)
+
+    def hand_over(self, group_id: str, member_id: str, ats: Iterable[At]) -> None:
+        """The member has committed what it has read of these, which it has lost: their new owners begin. UnknownMember."""
+        group = self._with_member(group_id, member_id)
+        self._generations.handovers.end(group, group.member(member_id), ats)
 
     # What happens around them
 
@@ -135,7 +142,7 @@ class StreamGroups(Registrations):
             if isinstance(group, FixedGroup):
                 self._registered_topics_changed(group, now_ms)
             elif self._generations.look(group.topics) != group.seen:
-                self._generations.begin(group, "its topics changed")
+                self._generations.begin(group, "its topics changed", now_ms)
 
     def moved(self, group_id: str, offsets: Mapping[At, int], now_ms: int) -> None:
         """The group's offsets were set: members go on from there.
@@ -146,7 +153,7 @@ class StreamGroups(Registrations):
         if group is None or not group.members:
             return
         if isinstance(group, DynamicGroup):
-            self._generations.begin(group, "its offsets were moved", moved=offsets)
+            self._generations.begin(group, "its offsets were moved", now_ms, moved=offsets)
             return
         for member in list(group.members.values()):
             own = {at: offset for at, offset in offsets.items() if at in member.owned}
@@ -181,6 +188,10 @@ class StreamGroups(Registrations):
             if group.members:
                 raise UnknownMember(f"group {group_id} has members; only they may commit")
             return
+        leaving = group.members[member_id].leaving.get(at) if at is not None and member_id in group.members else None
+        if leaving is not None and leaving[0] <= generation <= leaving[1]:
+            # Nobody reads it yet.
+            return
         group.check_generation(generation)
         if consumer is not None and not member_id:
             _check_by_number(group, consumer, at)
@@ -214,11 +225,11 @@ class StreamGroups(Registrations):
     def _session_over(self, group: Group, member: Member, now_ms: int) -> None:
         reason = f"member {member.id} of group {group.id} gave no sign of life for {member.session_timeout_ms} ms"
         self._generations.fence(group, member, UnknownMember(reason), now_ms)
-        self._after_removal(group, f"session of {member.id} ended")
+        self._after_removal(group, f"session of {member.id} ended", now_ms)
 
-    def _after_removal(self, group: Group, reason: str) -> None:
+    def _after_removal(self, group: Group, reason: str, now_ms: int) -> None:
         if group.kind is Kind.DYNAMIC:
-            self._generations.begin(group, reason)
+            self._generations.begin(group, reason, now_ms)
 
     def _with_member(self, group_id: str, member_id: str) -> Group:
         self._check_open()

@@ -9,6 +9,7 @@ from typing import Protocol
 from levada.broker.groups.timers import Timer, Timers
 from levada.broker.streams import notice
 from levada.broker.streams.group import Group, Seen
+from levada.broker.streams.handovers import Handovers
 from levada.broker.streams.member import Member
 from levada.broker.streams.snapshot import snapshot
 from levada.engine.embedded.group_snapshot import GroupSnapshot
@@ -33,6 +34,7 @@ class Generations:
         expire: Callable[[Group, Member, int], None],
     ) -> None:
         self.timers = Timers()
+        self.handovers = Handovers(self.timers, self.keep)
         self.forget = forget
         self._view = view
         self._save = save
@@ -48,7 +50,13 @@ class Generations:
     # Changes
 
     def begin(
-        self, group: Group, reason: str, *, moved: Mapping[At, int] | None = None, silent: Member | None = None
+        self,
+        group: Group,
+        reason: str,
+        now_ms: int,
+        *,
+        moved: Mapping[At, int] | None = None,
+        silent: Member | None = None,
     ) -> None:
         """A new generation of those who are in the group now, all of whom are told but the one who is silent."""
         seen = self.look(group.topics)
@@ -56,15 +64,23 @@ class Generations:
         if replaced:
             # Let go of first, so that nobody reads on in the new topic where it was in the old.
             left = {topic: one for topic, one in seen.items() if topic not in replaced}
-            self._begin(group, left, f"made again: {', '.join(sorted(replaced))}", {}, silent)
-        self._begin(group, seen, reason, moved or {}, silent)
+            self._begin(group, left, f"made again: {', '.join(sorted(replaced))}", now_ms, {}, silent)
+        self._begin(group, seen, reason, now_ms, moved or {}, silent)
 
     def _begin(
-        self, group: Group, seen: dict[str, Seen], reason: str, moved: Mapping[At, int], silent: Member | None
+        self,
+        group: Group,
+        seen: dict[str, Seen],
+        reason: str,
+        now_ms: int,
+        moved: Mapping[At, int],
+        silent: Member | None,
     ) -> None:
+        before = {member.id: member.owned for member in group.members.values()}
         group.generation += 1
         group.seen = seen
         group.share()
+        self.handovers.begin(group, before, moved, now_ms)
         self.keep(group)
         notice.generation(group, reason)
         for member in list(group.members.values()):
@@ -89,6 +105,7 @@ class Generations:
     def remove(self, group: Group, member: Member, now_ms: int) -> None:
         if member.session is not None:
             self.timers.cancel(member.session)
+        self.handovers.drop(member)
         group.remove(member, now_ms)
 
     # Keeping

@@ -90,6 +90,10 @@ class Group(ABC):
         if generation != self.generation:
             raise IllegalGeneration(f"group {self.id} is in generation {self.generation}, not {generation}")
 
+    def withheld(self) -> set[At]:
+        """What nobody may read until it is handed over."""
+        return {at for member in self.members.values() for at in member.leaving}
+
     def owners(self) -> dict[At, Member]:
         return {at: member for member in self.members.values() for at in member.owned}
 
@@ -110,7 +114,7 @@ class Group(ABC):
 
     def _give(self, member: Member, owned: Iterable[At]) -> None:
         member.generation = self.generation
-        member.owned = frozenset(owned)
+        member.share = member.owned = frozenset(owned)
 
 
 class DynamicGroup(Group):
@@ -125,7 +129,7 @@ class DynamicGroup(Group):
     def share(self) -> None:
         """As evenly as can be, with as few moves as can be."""
         subscriptions = {member.id: member.topics for member in self.members.values()}
-        owned = {member.id: member.owned for member in self.members.values()}
+        owned = {member.id: member.share for member in self.members.values()}
         for member_id, share in assign(subscriptions, self.partitions, owned).items():
             self._give(self.members[member_id], share)
 

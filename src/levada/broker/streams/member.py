@@ -37,12 +37,17 @@ class Member:
         "consumer",
         "generation",
         "group_id",
+        "hand_over",
+        "hand_over_ms",
         "host",
         "id",
+        "leaving",
         "owned",
         "receipt",
         "session",
         "session_timeout_ms",
+        "share",
+        "since",
         "topics",
     )
 
@@ -57,6 +62,7 @@ class Member:
         session_timeout_ms: int,
         changed: Changed,
         consumer: int | None = None,
+        hand_over_ms: int = 0,
     ) -> None:
         self.id = member_id
         self.group_id = group_id
@@ -69,7 +75,18 @@ class Member:
         #: Of a fixed group: which one it is.
         self.consumer = consumer
         self.generation = 0
+        #: What it may read.
         self.owned: frozenset[At] = frozenset()
+        #: What is to be its own: more than `owned` while others have not handed it over.
+        self.share: frozenset[At] = frozenset()
+        #: The generation since which it has read each of `owned` without a break.
+        self.since: dict[At, int] = {}
+        #: How long others wait for what it hands over; none of it while this is 0.
+        self.hand_over_ms = hand_over_ms
+        #: What it is to hand over, and the first and last generation in which it has read that.
+        self.leaving: dict[At, tuple[int, int]] = {}
+        #: Runs out when they have waited long enough.
+        self.hand_over: Timer | None = None
         self.receipt = -1
         #: Runs out when the session does.
         self.session: Timer | None = None
