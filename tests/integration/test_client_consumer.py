@@ -43,7 +43,8 @@ async def topic(client: Any) -> str:
 
 
 def until(there: Callable[[], bool]) -> None:
-    while not there():
+    deadline = time.monotonic() + 40
+    while not there() and time.monotonic() < deadline:
         threading.Event().wait(0.01)
 
 

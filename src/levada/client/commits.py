@@ -12,10 +12,13 @@ from levada.client.feed import Feed
 from levada.client.inbox import Inbox
 from levada.client.records import At
 from levada.client.refusals import is_passing
-from levada.errors import LevadaError, TimedOut
+from levada.errors import IllegalGeneration, LevadaError, TimedOut
 
 #: How long a consumer that is being closed waits for a broker that is not connected.
 _ABSENT_S: Final = 1.0
+
+#: How long a generation that has begun may take to be told.
+_NEWS_S: Final = 2.0
 
 
 class Commits:
@@ -27,6 +30,7 @@ class Commits:
         self._timeout_s = timeout_s
         #: As the broker last told it.
         self.generation = 0
+        self._told = asyncio.Event()
         #: Of what is being handed over: the generation it was read in.
         self.read_in: dict[At, int] = {}
         #: What went to others before all that was handed out of it was committed; until the user is told.
@@ -47,7 +51,14 @@ class Commits:
         while offsets:
             try:
                 async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                    generation = self.generation
                     errors = await self._commit(offsets)
+                    if retry and any(self._is_ours(at, error) for at, error in errors.items()):
+                        # A generation has begun that we hear of any moment: what is still ours is taken in that.
+                        await self._other_than(generation)
+                        again = {at: offsets[at] for at, error in errors.items() if self._is_ours(at, error)}
+                        left = {at: error for at, error in errors.items() if at not in again}
+                        errors = {**left, **await self._commit(again)}
                 break
             except TimeoutError:
                 raise TimedOut(f"offsets were not committed within {timeout_s:g} s") from None
@@ -59,6 +70,22 @@ class Commits:
             if track is not None and at not in errors:
                 track.committed = offset
         return errors
+
+    def begin(self, generation: int) -> int:
+        """The broker has told of this generation. The one before."""
+        before, self.generation = self.generation, generation
+        told, self._told = self._told, asyncio.Event()
+        told.set()
+        return before
+
+    async def _other_than(self, generation: int) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_NEWS_S):
+                while self.generation == generation:
+                    await self._told.wait()
+
+    def _is_ours(self, at: At, error: LevadaError) -> bool:
+        return isinstance(error, IllegalGeneration) and (at in self._inbox.tracks or at in self._inbox.leaving)
 
     async def _commit(self, offsets: Mapping[At, int]) -> Mapping[At, LevadaError]:
         """Each in the generation it was read in."""

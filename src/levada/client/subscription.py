@@ -119,7 +119,7 @@ class Subscription:
         return self._wanted.opening(offsets, self._client_id)
 
     def assigned(self, told: pb.SubscribeResponse.Assigned, *, first: bool) -> None:
-        before, self.commits.generation = self.commits.generation, told.generation
+        before = self.commits.begin(told.generation)
         now = {At(each.topic, each.partition): each.offset for each in told.partitions}
         tracks = self._inbox.tracks
         gone = sorted(at for at in tracks if at not in now)
