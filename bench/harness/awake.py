@@ -1,7 +1,7 @@
 """Keep the processor's cores from falling asleep.
 
-On a virtual machine waking an idle core takes tens of microseconds, several times what a broker needs for a small request, so
-a client that waits for every answer measures mostly that. A server that is tuned for latency never lets its cores sleep
+On a virtual machine waking an idle core takes tens of microseconds, as much as a broker needs for a small request, so a client
+that waits for every answer measures that too. A server that is tuned for latency never lets its cores sleep
 (`idle=poll`); here processes of the lowest class, SCHED_IDLE, spin instead: whoever else wants a core has it at once.
 """
 
