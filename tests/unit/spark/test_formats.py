@@ -141,15 +141,15 @@ def avro_bytes(order: dict[str, Any]) -> bytes:
 
 def test_avro_bare_and_framed() -> None:
     good = avro_bytes(ORDER)
-    for framed, frame in ((False, b""), (True, b"\0\0\0\1\2")):
-        avro = pickle.loads(pickle.dumps(format_of("avro", schema=json.dumps(AVRO), framed=framed)))
+    for name, frame in (("avro", b""), ("confluent-avro", b"\0\0\0\1\2")):
+        avro = pickle.loads(pickle.dumps(format_of(name, schema=json.dumps(AVRO))))
         read = avro.read(binary(frame + good, None, frame + good[:-2], frame + good + b"x", frame + good))
         first, *others, last = read.values.to_pylist()
         assert first | {"more": dict(first["more"])} == ORDER
         assert last == first
         assert others == [None, None, None]
         assert sorted(read.bad) == [2, 3]
-    assert sorted(format_of("avro", schema=json.dumps(AVRO), framed=True).read(binary(b"\1abcd" + good)).bad) == [0]
+    assert sorted(format_of("confluent-avro", schema=json.dumps(AVRO)).read(binary(b"\1abcd" + good)).bad) == [0]
 
 
 def test_what_spark_has_no_type_for_is_refused_in_an_avro_schema() -> None:

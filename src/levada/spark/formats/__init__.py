@@ -1,4 +1,4 @@
-"""What the bytes of keys and values mean: raw, string, json, avro; and what becomes of records that are not so.
+"""What the bytes of keys and values mean: raw, string, json, avro, bare or in Confluent's frame; and what becomes of records that are not so.
 
 formatter = Formatter(("key", "value", "offset"), value=format_of("json", schema="id BIGINT, name STRING"))
 for batch in decode(piece, formatter.needed, topic="orders"):
@@ -28,11 +28,11 @@ __all__ = [
     "struct_of",
 ]
 
-FORMATS: Final = ("raw", "string", "json", "avro")
+FORMATS: Final = ("raw", "string", "json", "avro", "confluent-avro")
 
 
-def format_of(name: str, *, schema: str | None = None, framed: bool = False) -> Format:
-    """The format of this name. `schema` is DDL for json, JSON for avro, which may be `framed` as Confluent's are. WrongSchema, ValueError."""
+def format_of(name: str, *, schema: str | None = None) -> Format:
+    """The format of this name. `schema` is DDL for json, JSON for avro. WrongSchema, ValueError."""
     match name:
         case "raw":
             return Raw()
@@ -42,10 +42,10 @@ def format_of(name: str, *, schema: str | None = None, framed: bool = False) -> 
             from levada.spark.formats.json_values import Json
 
             return Json(schema)
-        case "avro" if schema:
+        case "avro" | "confluent-avro" if schema:
             from levada.spark.formats.avro_values import Avro
 
-            return Avro(schema, framed=framed)
-        case "json" | "avro":
+            return Avro(schema, framed=name == "confluent-avro")
+        case "json" | "avro" | "confluent-avro":
             raise WrongSchema(f"{name} needs a schema")
     raise ValueError(f"there is no format {name!r}; {', '.join(FORMATS)} are")

@@ -72,7 +72,7 @@ class Avro:
     def _value(self, value: bytes) -> Any:
         if self._framed:
             if len(value) < _FRAME or value[0] != 0:
-                raise ValueError("it does not begin with the byte 0 and a schema id")
+                raise ValueError("it does not begin with the byte 0 and the id of a schema, as Confluent frames it")
             value = value[_FRAME:]
         stream = io.BytesIO(value)
         read = fastavro.schemaless_reader(stream, self._schema, None)

@@ -1,0 +1,84 @@
+"""The Spark session that pipelines, the runner, jobs and tests share the settings of.
+
+    spark = session("local[4]")
+
+What is different from Spark's defaults, and why:
+
+- executors run this Python, not the system's (PYSPARK_PYTHON), unless the environment names another;
+- state is kept in RocksDB, with changelogs: state larger than memory, and small batches that cost little;
+- times are UTC, and parquet keeps them in microseconds;
+- as many shuffle partitions as cores on a local master, since 200 tasks over a few thousand rows are all overhead;
+- quiet: no console progress bar, no web page, errors only; nothing is left in the working directory.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from levada.spark.java import java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STATE_STORES: Final = {
+    "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "memory": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+}
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.streaming.stateStore.providerClass": STATE_STORES["rocksdb"],
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+def session(master: str = "local[*]", app: str = "levada", **conf: str) -> SparkSession:
+    """A session on this master; the one there is, if one is running. Settings given win. NoJava, before anything is started."""
+    java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(app)
+    for name, value in {**settings(master), **conf}.items():
+        builder = builder.config(name, value)
+    if SparkSession.getActiveSession() is None:
+        builder = builder.config("spark.sql.warehouse.dir", _scratch())
+    return builder.getOrCreate()
+
+
+def settings(master: str) -> dict[str, str]:
+    """What a session on this master is started with."""
+    found = {**_SETTINGS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"}
+    if cores := local_cores(master):
+        found["spark.sql.shuffle.partitions"] = str(cores)
+        found["spark.driver.host"] = found["spark.driver.bindAddress"] = "127.0.0.1"
+    return found
+
+
+def local_cores(master: str) -> int | None:
+    """How many tasks run beside one another on local[N]; None where the master is a cluster."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master.replace(" ", ""))
+    if found is None:
+        return None
+    if found[1] == "*":
+        return os.cpu_count() or 1
+    return int(found[1] or 1)
+
+
+def _scratch() -> str:
+    """Where Spark may make its warehouse, which nobody here uses; gone when the process ends."""
+    directory = tempfile.mkdtemp(prefix="levada-spark-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
