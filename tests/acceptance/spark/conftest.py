@@ -1,0 +1,55 @@
+"""One Spark session for all tests of a process, and brokers: `broker` is the kind under test, `either` is both kinds, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from levada.spark.session import session
+from support.brokers import Broker
+from support.kafka import KafkaBroker
+from support.levada import LevadaBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two tasks beside one another, in this process's JVM. Tests leave no query running."""
+    running = session("local[2]", "tests", **{"spark.driver.memory": "1g"})
+    yield running
+    running.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_query_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a failed test leaves running must not disturb the next."""
+    yield
+    if "spark" in request.fixturenames:
+        running: Any = request.getfixturevalue("spark")
+        for query in running.streams.active:
+            query.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A real Apache Kafka."""
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def levada(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LevadaBroker]:
+    """A Levada that does not wait for the disk."""
+    with LevadaBroker(tmp_path_factory.mktemp("levada"), {"levada.durability": "os"}) as running:
+        yield running
+
+
+@pytest.fixture(params=["levada", "kafka"])
+def either(request: pytest.FixtureRequest) -> Broker:
+    """Levada, and Apache Kafka: the source and the sink do not know which of them they talk to."""
+    running: Broker = request.getfixturevalue(request.param)
+    return running
