@@ -1,0 +1,48 @@
+"""What can be wrong with a pipeline.
+
+PipelineError
+├── WrongDeclaration   a pipeline cannot be what its file says it is
+├── WrongFile          a file of pipelines cannot be loaded
+├── WrongCheckpoint    the checkpoint is another declaration's, or is gone
+├── WrongTable         a lake table cannot take the rows
+└── PipelineFailed     a running pipeline ended with an error
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from levada.errors import LevadaError
+
+
+class PipelineError(LevadaError):
+    """Something about a pipeline is wrong."""
+
+
+class WrongDeclaration(PipelineError, ValueError):
+    """The pipeline cannot be what it is declared to be."""
+
+
+class WrongFile(PipelineError):
+    """The file of pipelines cannot be loaded."""
+
+    def __init__(self, path: Path, line: int | None, why: str) -> None:
+        place = f"{path}, line {line}" if line else str(path)
+        super().__init__(f"{place}: {why}")
+        self.path, self.line, self.why = path, line, why
+
+    def __reduce__(self) -> Any:
+        return WrongFile, (self.path, self.line, self.why)
+
+
+class WrongCheckpoint(PipelineError):
+    """The checkpoint does not belong to what is to run."""
+
+
+class WrongTable(PipelineError):
+    """The lake table cannot take these rows."""
+
+
+class PipelineFailed(PipelineError):
+    """The pipeline ended with an error."""

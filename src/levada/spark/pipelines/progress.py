@@ -1,0 +1,96 @@
+"""How a running pipeline is doing, out of what Spark reports of each micro-batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One look. `batch` is −1 until one is done."""
+
+    batch: int = -1
+    #: Of the last micro-batch that had rows.
+    rows: int = 0
+    rows_s: float = 0.0
+    batch_ms: int = 0
+    #: Of this run.
+    rows_total: int = 0
+    #: Records in the topics that no finished micro-batch has read; None where it is not known.
+    lag: int | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    #: Rows left out since they came later than the watermark allows, in this run.
+    late_rows: int = 0
+    watermark: str | None = None
+    #: What retention took before it was read: "offsets 0 to 9 of orders-0 are lost: …".
+    lost: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "lost": list(self.lost)}
+
+
+def positions(offset: str | Mapping[str, Any] | None) -> dict[tuple[str, int], int]:
+    """Where a source stands, by topic and partition, out of the offset it gave to Spark; empty before its first batch."""
+    found = json.loads(offset) if isinstance(offset, str) else offset
+    held = (found or {}).get("to")
+    if not isinstance(held, Mapping):
+        return {}
+    return {(topic, int(partition)): at for topic, by in held.items() for partition, at in by.items()}
+
+
+def behind(ends: Mapping[tuple[str, int], int], at: Mapping[tuple[str, int], int]) -> int:
+    """How many offsets lie between where it stands and the ends of the partitions."""
+    return sum(max(0, end - at.get(partition, end)) for partition, end in ends.items())
+
+
+class Progresses:
+    """Adds up what Spark says of each micro-batch, which it may say several times, and of idle ones without rows."""
+
+    def __init__(self) -> None:
+        self._batch = -1
+        self._rows_total = 0
+        self._late_total = 0
+        self._last: Mapping[str, Any] = {}
+        self._latest: Mapping[str, Any] = {}
+
+    def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Reports in their order; those that were added already are passed over."""
+        for report in reports:
+            if report["batchId"] <= self._batch:
+                continue
+            self._batch = report["batchId"]
+            self._latest = report
+            self._rows_total += report["numInputRows"]
+            self._late_total += sum(one.get("numRowsDroppedByWatermark", 0) for one in report["stateOperators"])
+            if report["numInputRows"] or not self._last:
+                self._last = report
+
+    @property
+    def positions(self) -> dict[tuple[str, int], int]:
+        """Where the sources stand after the last batch."""
+        found: dict[tuple[str, int], int] = {}
+        for source in self._latest.get("sources", ()):
+            found |= positions(source.get("endOffset"))
+        return found
+
+    def progress(self, *, lag: int | None = None, lost: Sequence[str] = ()) -> Progress:
+        if not self._latest:
+            return Progress(lag=lag, lost=tuple(lost))
+        state = self._latest["stateOperators"]
+        return Progress(
+            batch=self._batch,
+            rows=self._last["numInputRows"],
+            rows_s=self._last.get("processedRowsPerSecond") or 0.0,
+            batch_ms=self._last["durationMs"].get("triggerExecution", 0),
+            rows_total=self._rows_total,
+            lag=lag,
+            state_rows=sum(one["numRowsTotal"] for one in state),
+            state_bytes=sum(one["memoryUsedBytes"] for one in state),
+            late_rows=self._late_total,
+            watermark=(self._latest.get("eventTime") or {}).get("watermark"),
+            lost=tuple(lost),
+        )

@@ -1,0 +1,32 @@
+"""When micro-batches begin."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from levada.spark.pipelines.errors import WrongDeclaration
+
+AVAILABLE_NOW: Final = "available now"
+_UNITS_MS: Final = {"millisecond": 1, "ms": 1, "second": 1_000, "s": 1_000, "minute": 60_000, "min": 60_000, "hour": 3_600_000, "h": 3_600_000}  # fmt: skip
+
+
+class Trigger(NamedTuple):
+    """Every so many milliseconds; None for all that is there now, and then the end."""
+
+    every_ms: int | None
+
+    def __str__(self) -> str:
+        return AVAILABLE_NOW if self.every_ms is None else f"{self.every_ms} milliseconds"
+
+
+def trigger_of(text: str) -> Trigger:
+    """WrongDeclaration, naming what can be said."""
+    if text == AVAILABLE_NOW:
+        return Trigger(None)
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]+?)s?\s*", text) or re.fullmatch(r"\s*(\d+)\s*(ms|s)\s*", text)
+    if found is None or found[2] not in _UNITS_MS:
+        raise WrongDeclaration(
+            f'trigger={text!r} is not allowed; a time such as "10 seconds", "500 ms", "1 minute", or "{AVAILABLE_NOW}" is'
+        )
+    return Trigger(int(found[1]) * _UNITS_MS[found[2]])
