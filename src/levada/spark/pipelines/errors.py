@@ -2,7 +2,7 @@
 
 PipelineError
 ├── WrongDeclaration   a pipeline cannot be what its file says it is
-├── WrongFile          a file of pipelines cannot be loaded
+├── WrongFile          a file of pipelines cannot be loaded; NoPipelines: it declares none
 ├── WrongCheckpoint    the checkpoint is another declaration's, or is gone
 ├── WrongTable         a lake table cannot take the rows
 └── PipelineFailed     a running pipeline ended with an error
@@ -33,7 +33,11 @@ class WrongFile(PipelineError):
         self.path, self.line, self.why = path, line, why
 
     def __reduce__(self) -> Any:
-        return WrongFile, (self.path, self.line, self.why)
+        return type(self), (self.path, self.line, self.why)
+
+
+class NoPipelines(WrongFile):
+    """The file declares none: it may be there for others to import."""
 
 
 class WrongCheckpoint(PipelineError):

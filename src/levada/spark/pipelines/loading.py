@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Final
 
 from levada.spark.pipelines.declaration import Pipeline, collecting
-from levada.spark.pipelines.errors import PipelineError, WrongFile
+from levada.spark.pipelines.errors import NoPipelines, PipelineError, WrongFile
 
 #: Reading these anew would make two of each class.
 _OURS: Final = ("levada", "pyspark_levada")
@@ -36,7 +36,7 @@ def declared(path: Path) -> list[Pipeline]:
         _run(path)
     own = [one for one in found if Path(one.file) == path]
     if not own:
-        raise WrongFile(path, None, "declares no pipeline: a function with @pipeline(source=…, sink=…) above it")
+        raise NoPipelines(path, None, "declares no pipeline: a function with @pipeline(source=…, sink=…) above it")
     check_names(own)
     return own
 
