@@ -10,18 +10,17 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from levada.errors import BrokerRefused, LevadaError
 from levada.records.build import build
 from levada.spark.runner.board import ABSENT_AFTER_MS, AT, Board, now_ms
-from levada.spark.runner.records import RunnerSeen
+from levada.spark.runner.records import RUNNER, RunnerSeen, encoded
 from levada.wire.blocking import BlockingClient
 from levada.wire.codes import ErrorCode
 
 TRANSACTIONAL_ID: Final = "__levada.runner"
-#: A runner shows that it is there so often.
-SIGN_EVERY_S: Final = 3.0
 #: What a runner that died in the middle of writing leaves open keeps readers waiting for so long at most.
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 _LOOK_EVERY_S: Final = 0.25
@@ -39,19 +38,23 @@ class Replaced(LevadaError):
 
 
 class Seat:
-    """This runner's right to write states."""
+    """A runner's right to write states. `me` is its sign of life, but for the time."""
 
-    def __init__(self, client: BlockingClient) -> None:
+    def __init__(self, client: BlockingClient, board: Board, me: RunnerSeen) -> None:
+        self._board = board
+        self._me = me
         self._producer = client.transactional_producer(TRANSACTIONAL_ID, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS)
+        #: Ends what the last write may have left open: a commit whose answer was lost is asked for again.
+        self._settle: Callable[[], None] = _nothing
 
-    def take(self, board: Board, waiting: Callable[[str], None], patience_s: float = ABSENT_AFTER_MS / 1000) -> None:
-        """Be the runner of this cluster. RunnerIsUp where there is one: after a sign of life of it, or none for `patience_s`."""
-        holder = board.read().runner
+    def take(self, waiting: Callable[[str], None], patience_s: float = ABSENT_AFTER_MS / 1000) -> None:
+        """Be the runner of this cluster. RunnerIsUp, where one gives a sign of life within `patience_s`."""
+        holder = self._board.read().runner
         if holder is not None and not holder.left_ms and not _is_dead(holder):
             waiting(f"the last runner ({holder}) did not say goodbye: watching {patience_s:.0f} s for a sign of life")
             deadline = time.monotonic() + patience_s
             while time.monotonic() < deadline:
-                now = board.read().runner
+                now = self._board.read().runner
                 if now is None or now.left_ms:
                     break
                 if now != holder:
@@ -61,21 +64,41 @@ class Seat:
                     )
                 time.sleep(_LOOK_EVERY_S)
         self._producer.init()
+        self.write(())
 
-    def write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """All of these, or none. Replaced, when somebody else has the seat; any other error may pass: write again later."""
+    def write(self, records: Sequence[tuple[bytes, bytes | None]], *, leaving: bool = False) -> None:
+        """All of these with a sign of life, or none. Replaced, when somebody else has the seat; other errors may pass."""
         try:
-            self._producer.abort()  # where the last one failed half way
-            self._producer.send({AT: build(records, timestamp_ms=now_ms())})
-            self._producer.commit()
+            self._write(records, leaving)
         except BrokerRefused as refusal:
-            if refusal.code in _FENCED:
-                raise Replaced("another runner has taken over this cluster's pipelines") from refusal
-            raise
+            if refusal.code not in _FENCED:
+                raise
+            seen = self._board.read().runner
+            if seen is None or seen.id != self._me.id:
+                who = f": {seen}" if seen is not None else ""
+                raise Replaced(f"another runner has taken over this cluster's pipelines{who}") from refusal
+            # Nobody else has written: it was the broker that gave our transaction up, since it took too long.
+            self._producer.init()
+            self._settle = _nothing
+            self._write(records, leaving)
+
+    def _write(self, records: Sequence[tuple[bytes, bytes | None]], leaving: bool) -> None:
+        now = now_ms()
+        sign = replace(self._me, seen_ms=now, left_ms=now if leaving else None)
+        self._settle()
+        self._settle = self._producer.abort
+        self._producer.send({AT: build([*records, (RUNNER.encode(), encoded(sign))], timestamp_ms=now)})
+        self._settle = self._producer.commit
+        self._producer.commit()
+        self._settle = _nothing
+
+
+def _nothing() -> None:
+    return
 
 
 def _is_dead(holder: RunnerSeen) -> bool:
-    """Whether it is certain: it was a process of this machine, and there is none of that number."""
+    """Whether that is certain: it was a process of this machine, and there is none of that number."""
     if holder.host != socket.gethostname():
         return False
     try:
@@ -83,5 +106,5 @@ def _is_dead(holder: RunnerSeen) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass
+        return False
     return False
