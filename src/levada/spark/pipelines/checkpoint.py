@@ -1,0 +1,122 @@
+"""A pipeline's checkpoint by name, and the epoch of its sinks.
+
+<home>/checkpoints/<pipeline>/
+    pipeline.json     {"epoch": 2, "sources": {"orders": "orders"}, "state": "rocksdb"}
+    2/                Spark's checkpoint of this epoch
+
+Batches are counted from 0 in each epoch, and sinks remember epoch and batch: a replayed batch is known again, and a checkpoint
+that was begun anew on purpose is told from one that was lost. Lost with the directory, the epoch begins at 0 again, and sinks
+that have seen more refuse.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from levada.spark.pipelines.declaration import Pipeline
+from levada.spark.pipelines.errors import WrongCheckpoint
+
+_NOTE: Final = "pipeline.json"
+
+
+class Checkpoint:
+    """One pipeline's. Nothing is written before `open`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    def epoch(self) -> int:
+        return int(self._note().get("epoch", 0))
+
+    @property
+    def location(self) -> Path:
+        """Where Spark keeps it."""
+        return self.directory / str(self.epoch)
+
+    @property
+    def begun(self) -> bool:
+        """Whether a micro-batch was ever planned."""
+        offsets = self.location / "offsets"
+        return offsets.is_dir() and any(one.name.isdecimal() for one in offsets.iterdir())
+
+    def open(self, pipeline: Pipeline, epoch: int | None = None) -> int:
+        """The epoch to run in: the one it has, or a newer one that is asked for, which begins anew. WrongCheckpoint."""
+        if epoch is not None and epoch > self.epoch:
+            self.reset(epoch)
+        note = self._note()
+        if "sources" in note and self.begun:
+            _check(pipeline, note)
+        now = {"epoch": self.epoch, "sources": _sources(pipeline), "state": pipeline.state}
+        if now != note:
+            self._write(now)
+        return self.epoch
+
+    def reset(self, epoch: int | None = None) -> int:
+        """Forget how far it came, and its state. Its sinks count anew: what it reads again, it writes again."""
+        before = self.epoch
+        after = before + 1 if epoch is None else epoch
+        self._write({"epoch": after})
+        for old in self.directory.iterdir():
+            if old.is_dir() and old.name.isdecimal() and int(old.name) < after:
+                shutil.rmtree(old)
+        return after
+
+    def _note(self) -> dict[str, Any]:
+        try:
+            text = (self.directory / _NOTE).read_text()
+        except FileNotFoundError:
+            return {}
+        try:
+            found: dict[str, Any] = json.loads(text)
+            return found
+        except ValueError:
+            raise WrongCheckpoint(f"{self.directory / _NOTE} is damaged: it is no JSON") from None
+
+    def _write(self, note: Mapping[str, Any]) -> None:
+        """Whole or not at all, and durable: an epoch must not be given out twice."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        draft = self.directory / f"{_NOTE}.new"
+        with draft.open("w") as file:
+            json.dump(note, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.directory / _NOTE)
+
+
+def _sources(pipeline: Pipeline) -> dict[str, str]:
+    return {name: source.id for name, source in pipeline.sources.items()}
+
+
+def _check(pipeline: Pipeline, note: Mapping[str, Any]) -> None:
+    """Spark would take the offsets of one topic for another's."""
+    before, now = note["sources"], _sources(pipeline)
+    if before != now:
+        raise WrongCheckpoint(
+            f"the checkpoint of pipeline {pipeline.name!r} was made with {_told(before)}, and it now reads {_told(now)}: "
+            f"{what_to_do(pipeline.name)}"
+        )
+    if note.get("state", pipeline.state) != pipeline.state:
+        raise WrongCheckpoint(
+            f"the checkpoint of pipeline {pipeline.name!r} has its state in {note['state']}, which cannot change to "
+            f"{pipeline.state}: {what_to_do(pipeline.name)}"
+        )
+
+
+def what_to_do(name: str) -> str:
+    """For the end of a sentence about a checkpoint that does not fit."""
+    return (
+        f"undo the change, give the pipeline another name, or begin anew with `levada pipeline reset {name}`, after which "
+        "it reads from its starting offsets and writes what it makes of them again"
+    )
+
+
+def _told(sources: Mapping[str, str]) -> str:
+    return ", ".join(
+        f"source {name}" if name == topic else f"source {name} (topic {topic})" for name, topic in sources.items()
+    )

@@ -1,0 +1,190 @@
+"""One pipeline as a streaming query.
+
+running = Running.start(spark, pipeline, Places(bootstrap="127.0.0.1:9092", home=Path("home")))
+...
+running.stop()
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+from levada.spark.pipelines.checkpoint import Checkpoint, what_to_do
+from levada.spark.pipelines.declaration import Pipeline
+from levada.spark.pipelines.errors import PipelineError, PipelineFailed, WrongCheckpoint, WrongDeclaration
+from levada.spark.pipelines.failures import cause
+from levada.spark.pipelines.frames import source_frame
+from levada.spark.pipelines.lag import Lag
+from levada.spark.pipelines.modes import aggregates, output_mode, refused
+from levada.spark.pipelines.places import Places
+from levada.spark.pipelines.progress import Progress, Progresses
+from levada.spark.pipelines.writing import Stopped, Writing
+from levada.spark.session import STATE_STORES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+#: How long `stop` waits for the end of the micro-batch.
+STOP_TIMEOUT_S: Final = 60.0
+_LOOK_S: Final = 0.02
+
+
+class Running:
+    """A pipeline that was started. For one thread at a time, but for `stop`."""
+
+    def __init__(self, pipeline: Pipeline, query: StreamingQuery, writing: Writing, lag: Lag) -> None:
+        self.pipeline = pipeline
+        self.query = query
+        self._writing = writing
+        self._lag = lag
+        self._progresses = Progresses()
+        self._killed = False
+
+    @classmethod
+    def start(
+        cls,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        places: Places,
+        *,
+        once: bool = False,
+        epoch: int | None = None,
+    ) -> Running:
+        """Begin, or go on where it was. With `once`, it ends when all is read that is there now.
+
+        A newer `epoch` than the checkpoint's begins anew. WrongDeclaration, WrongCheckpoint, and what the source says of
+        a broker or topic that is not there; nothing has been read or written then.
+        """
+        checkpoint = Checkpoint(places.checkpoint(pipeline.name))
+        now = checkpoint.open(pipeline, epoch)
+        own = _session(spark, pipeline)
+        result = _result(own, pipeline, places)
+        mode = output_mode(pipeline.mode, pipeline.sinks, aggregated=aggregates(result))
+        writing = Writing(pipeline, places, now)
+        writer = (
+            result.writeStream.queryName(pipeline.name)
+            .outputMode(mode)
+            .option("checkpointLocation", str(checkpoint.location))
+            .foreachBatch(writing)
+        )
+        every_ms = None if once else pipeline.trigger.every_ms
+        if every_ms is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{every_ms} milliseconds")
+        from pyspark.errors import AnalysisException
+
+        try:
+            query = writer.start()
+        except AnalysisException as error:
+            raise refused(pipeline, mode, cause(error)) from error
+        return cls(pipeline, query, writing, Lag(places.bootstrap))
+
+    @property
+    def active(self) -> bool:
+        return self.query.isActive
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has ended by then, well or not."""
+        deadline = time.monotonic() + timeout_s
+        while self.query.isActive:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(0.1, left))
+        return True
+
+    def progress(self) -> Progress:
+        """How it is doing now; where the broker does not answer, without lag."""
+        self._progresses.add(dict(report) for report in self.query.recentProgress)
+        lost = self._writing.lost
+        at = self._progresses.positions
+        return self._progresses.progress(lag=self._lag.of(at) if at else None, lost=lost)
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End after the micro-batch it is in; after this time at once, which loses nothing either: the batch is begun anew."""
+        self._writing.stopping = True
+        deadline = time.monotonic() + timeout_s
+        while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        self.query.stop()
+        self._lag.close()
+
+    @property
+    def failure(self) -> PipelineError | None:
+        """Why it ended by itself; None while it runs, and after an end in order."""
+        if self.query.isActive or isinstance(self._writing.error, Stopped):
+            return None
+        error = self.query.exception()
+        if error is None or self._writing.stopping:
+            return None
+        return _failure(self.pipeline, self._writing.error or error)
+
+
+def _session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
+    """A session with settings of its own, in the same application."""
+    own = spark.newSession()
+    own.conf.set("spark.sql.streaming.stateStore.providerClass", STATE_STORES[pipeline.state])
+    if pipeline.partitions is not None:
+        own.conf.set("spark.sql.shuffle.partitions", str(pipeline.partitions))
+    for name, value in pipeline.conf.items():
+        own.conf.set(name, value)
+    return own
+
+
+def _result(spark: SparkSession, pipeline: Pipeline, places: Places) -> DataFrame:
+    """What its function makes of its sources."""
+    frames = {
+        name: source_frame(spark, source, bootstrap=places.bootstrap, group=pipeline.name)
+        for name, source in pipeline.sources.items()
+    }
+    try:
+        result: Any = pipeline.function(**frames)
+    except Exception as error:
+        raise PipelineFailed(f"pipeline {pipeline.name!r}: {cause(error)}{_place(pipeline, error)}") from error
+    from pyspark.sql import DataFrame
+
+    if not isinstance(result, DataFrame):
+        raise WrongDeclaration(
+            f"pipeline {pipeline.name!r}: its function returned {result!r}; it must return a DataFrame"
+        )
+    if not result.isStreaming:
+        raise WrongDeclaration(
+            f"pipeline {pipeline.name!r}: its function returned a static DataFrame; it must be made of its sources"
+        )
+    return result
+
+
+def _place(pipeline: Pipeline, error: Exception) -> str:
+    """Where in the operator's file it happened."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == pipeline.file]
+    return f" ({pipeline.file}, line {lines[-1]})" if lines else ""
+
+
+#: Of Spark's errors, those that say that the state is another query's.
+_OTHER_STATE: Final = (
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_EVOLUTION",
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
+    "STATEFUL_OPERATOR",
+    "StateSchemaNotCompatible",
+    "Provided schema doesn't match to the schema for existing state",
+)
+
+
+def _failure(pipeline: Pipeline, error: BaseException) -> PipelineError:
+    said = cause(error)
+    if any(word in str(error) for word in _OTHER_STATE):
+        failed: PipelineError = WrongCheckpoint(
+            f"pipeline {pipeline.name!r} keeps other state than its checkpoint has ({said}): {what_to_do(pipeline.name)}"
+        )
+    elif isinstance(error, PipelineError):
+        failed = error
+    else:
+        failed = PipelineFailed(f"pipeline {pipeline.name!r}: {said}")
+    failed.__cause__ = error
+    return failed

@@ -1,0 +1,129 @@
+"""A Delta table that micro-batches are appended to, each once.
+
+Executors write parquet files under names of their own; the driver commits those of the tasks that Spark counts, in one entry of
+the Delta log together with a `txn` (sink and epoch, batch). What a failed try has left lies beside the table and is no part of
+it; a batch whose `txn` is there already is not written again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from levada.spark.archive.place import make_directory
+from levada.spark.pipelines.checkpoint import what_to_do
+from levada.spark.pipelines.errors import WrongCheckpoint, WrongTable
+from levada.spark.pipelines.files import WRITTEN, WriteFiles
+from levada.spark.pipelines.table_schema import added, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame
+
+
+def evaluate(frame: DataFrame) -> None:
+    """Have all rows made, and thrown away: Spark keeps the state of a micro-batch only when all of it was asked for."""
+    frame.write.format("noop").mode("append").save()
+
+
+class Table:
+    """One sink's view of a table. Nothing is read or made before the first `append`."""
+
+    def __init__(self, uri: str, sink_id: str, epoch: int = 0, partition_by: Sequence[str] = ()) -> None:
+        self.uri = uri
+        self.sink_id = sink_id
+        self.partition_by = tuple(partition_by)
+        #: Whose batches a `txn` counts.
+        self.app_id = sink_id if epoch == 0 else f"{sink_id}#{epoch}"
+        self._table: DeltaTable | None = None
+
+    def last_batch(self) -> int | None:
+        """The newest batch the table has of this sink and epoch."""
+        table = self._opened()
+        return None if table is None else table.transaction_version(self.app_id)
+
+    def append(self, frame: DataFrame, batch: int) -> None:
+        """The rows of a batch, once. All of the frame is evaluated. WrongTable, WrongCheckpoint: nothing has been written."""
+        last = self.last_batch()
+        if last is not None and batch <= last:
+            if batch < last:
+                raise WrongCheckpoint(
+                    f"lake {self.uri} has batch {last} of {self.sink_id} and is given batch {batch}: the checkpoint is gone or "
+                    f"older than the table; bring it back, or: {what_to_do(self.sink_id.rpartition('.')[0])}"
+                )
+            evaluate(frame)
+            return
+        schema = arrow_schema(frame.schema, self.partition_by)
+        table = self._opened(fresh=False)
+        more = self._fitting(table, schema)
+        make_directory(self.uri, "")
+        task = WriteFiles(self.uri, schema, self.partition_by, batch)
+        written = [row.asDict() for row in frame.mapInArrow(task, WRITTEN).collect()]
+        if written:
+            self._commit(table, schema, more, written, batch)
+
+    def _opened(self, *, fresh: bool = True) -> DeltaTable | None:
+        """As it is now; None where there is none yet."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        if self._table is not None:
+            if fresh:
+                self._table.update_incremental()
+        else:
+            try:
+                self._table = DeltaTable(self.uri)
+            except TableNotFoundError:
+                return None
+        return self._table
+
+    def _fitting(self, table: DeltaTable | None, schema: pa.Schema) -> list[pa.Field]:
+        """The columns that the table lacks. WrongTable."""
+        if table is None:
+            return []
+        import pyarrow as pa
+
+        partitions = tuple(table.metadata().partition_columns)
+        if partitions != self.partition_by:
+            raise WrongTable(
+                f"lake {self.uri} is partitioned by {', '.join(partitions) or 'nothing'}, and the pipeline says "
+                f"{', '.join(self.partition_by) or 'nothing'}; this cannot change"
+            )
+        return added(pa.schema(table.schema().to_arrow()), schema, self.uri)
+
+    def _commit(
+        self,
+        table: DeltaTable | None,
+        schema: pa.Schema,
+        more: Sequence[pa.Field],
+        written: Sequence[dict[str, Any]],
+        batch: int,
+    ) -> None:
+        from deltalake import CommitProperties, Schema, Transaction
+        from deltalake.transaction import AddAction, create_table_with_add_actions
+
+        now_ms = round(time.time() * 1000)
+        actions = [
+            AddAction(one["path"], one["size"], json.loads(one["partition"]), now_ms, True, one["stats"])
+            for one in written
+        ]
+        properties = CommitProperties(app_transactions=[Transaction(self.app_id, batch)])
+        partition_by = list(self.partition_by)
+        if table is None:
+            create_table_with_add_actions(
+                self.uri,
+                Schema.from_arrow(schema),
+                actions,
+                mode="error",
+                partition_by=partition_by,
+                commit_properties=properties,
+            )
+            return
+        if more:
+            import pyarrow as pa
+
+            table.alter.add_columns(list(Schema.from_arrow(pa.schema(more)).fields))
+        table.create_write_transaction(actions, "append", schema, partition_by, commit_properties=properties)
