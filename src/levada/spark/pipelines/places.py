@@ -15,19 +15,16 @@ MASTER: Final = "local[*]"
 class Places:
     """`home` must be the same directory for the driver and all executors: on a cluster, one that all of it sees.
 
-    <home>/checkpoints/<pipeline>/   how far it came, and its state; after a reset, <pipeline>@<epoch>/
+    <home>/checkpoints/<pipeline>/   how far it came, and its state
     <home>/lake/<table>/             Delta tables of sinks that are named, not addressed
     """
 
     bootstrap: str = BOOTSTRAP
     home: Path = HOME
     master: str = MASTER
-    #: Of checkpoint and sinks: a reset begins the next, and leaves the checkpoint before it where it is.
-    epoch: int = 0
 
     def checkpoint(self, pipeline: str) -> Path:
-        name = f"{pipeline}@{self.epoch}" if self.epoch else pipeline
-        return self.home.absolute() / "checkpoints" / name
+        return self.home.absolute() / "checkpoints" / pipeline
 
     def table(self, name: str) -> str:
         """Where this lake table is: a name is a directory of the home, an absolute path or a URI is itself."""
