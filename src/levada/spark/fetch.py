@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Final, NamedTuple
 
 from levada.errors import BrokerRefused, CorruptBatch, LevadaError, OffsetOutOfRange
@@ -79,7 +80,8 @@ def fetched(
         raise ValueError(f"the range begins at {wanted.start}, after its end {wanted.end}")
     if wanted.start == wanted.end:
         return
-    with BlockingClient(**client_settings) as client:
+    # Not connected first: a broker that is away for a moment is waited for, as it is in the middle of a range.
+    with closing(BlockingClient(**client_settings)) as client:
         yield from _Reader(client, wanted, read_committed, bytes_max).pieces()
 
 

@@ -1,0 +1,75 @@
+"""Where a stream goes on after a batch, given what the cluster has now: new partitions, and what became of the old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from levada.spark.history import History
+from levada.spark.losses import CUT, GONE, REPLACED, Lost, below
+from levada.spark.offsets import Bounds
+from levada.spark.stream_offset import StreamOffset
+from levada.spark.subscription import Found
+from levada.wire.answers import TopicPartition
+
+
+class Following(NamedTuple):
+    """Where each partition is read on."""
+
+    begins: Mapping[TopicPartition, int]
+    #: Those that do not begin where the batch before ended.
+    moved: Mapping[TopicPartition, int]
+    lost: tuple[Lost, ...]
+
+
+def follow(before: StreamOffset, there: Found, bounds: Mapping[TopicPartition, Bounds], history: History) -> Following:
+    """A partition goes on where it was. A new one begins at 0: whatever it has, it got since the stream began.
+
+    Lost is what was deleted before it was read, from its first to its last offset, and with a topic that is gone, or is another of
+    the same name, all of it.
+    """
+    begins: dict[TopicPartition, int] = {}
+    moved: dict[TopicPartition, int] = {}
+    lost: list[Lost] = []
+    for at, read in before.to.items():
+        if at not in bounds:
+            lost.append(Lost(at.topic, at.partition, read, None, GONE))
+    for at in there.partitions:
+        start, end = bounds[at]
+        read = before.to.get(at, 0)
+        begin = read
+        if at in before.to and _is_another(before, there, at.topic):
+            lost.append(Lost(at.topic, at.partition, read, None, REPLACED))
+            begin = 0
+        elif at in before.to and read > end:
+            lost.append(Lost(at.topic, at.partition, end, read, CUT))
+            begin = end
+        hole = _hole(at, begin, start, history)
+        if hole is not None:
+            lost.append(hole)
+            begin = hole.end or begin
+        begins[at] = begin
+        if at not in before.to or begin != read:
+            moved[at] = begin
+    return Following(begins, moved, tuple(lost))
+
+
+def first(begins: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, Bounds], history: History) -> Following:
+    """Where a query begins: at these offsets, or behind what is lost of them."""
+    holes = {at: hole for at, begin in begins.items() if (hole := _hole(at, begin, bounds[at].start, history))}
+    moved = {at: holes[at].end or begin if at in holes else begin for at, begin in begins.items()}
+    return Following(moved, moved, tuple(holes.values()))
+
+
+def _hole(at: TopicPartition, begin: int, start: int, history: History) -> Lost | None:
+    """What is lost from `begin` on, if anything is. A hole further on is told by the batch that gets there."""
+    if begin >= start:
+        return None
+    gaps = below(at, begin, start, start, history.held(at))
+    return gaps[0] if gaps and gaps[0].start == begin else None
+
+
+def _is_another(before: StreamOffset, there: Found, topic: str) -> bool:
+    """Whether the topic was made anew since: told by its id, where the brokers give one."""
+    known = before.ids.get(topic)
+    return known is not None and there.ids.get(topic, known) != known

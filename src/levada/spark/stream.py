@@ -1,0 +1,204 @@
+"""A stream: batch after batch, each between two offsets that Spark keeps in the checkpoint.
+
+One process of the driver's asks for offsets and plans batches (everything here but `read`), and keeps one connection for it; it is
+ended by closing it down, `stop` is not called. Executors read, knowing nothing but their slice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from levada.errors import LevadaError
+from levada.spark.admission import Limits, admitted
+from levada.spark.following import Following, first, follow
+from levada.spark.history import History, history_of
+from levada.spark.losses import REPLACED, Lost, below, log, tell
+from levada.spark.offsets import Bounds, Logs
+from levada.spark.options.positions import At
+from levada.spark.options.topics import SubscribePattern
+from levada.spark.slices import Slice, rows_of
+from levada.spark.split import split
+from levada.spark.stream_offset import INITIAL, StreamOffset, ranges
+from levada.spark.subscription import Found, all_found, found
+from levada.wire.answers import TopicPartition
+from levada.wire.blocking import BlockingClient
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from levada.spark.options.source import SourceOptions
+
+_STARTING: Final = At("startingOffsets", "latest")
+#: A new leader may not know for a moment how far it can be read: so long is an end before what was read not believed.
+_SETTLE_S: Final = 3.0
+_STORE_TIMEOUT_MS: Final = 5_000
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Planned on the driver, read by the executors."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._client: BlockingClient | None = None
+        #: With availableNow: where the query ends.
+        self._target: Mapping[TopicPartition, int] | None = None
+        self._last_batch_s: float | None = None
+        #: What the group's offsets were last set to.
+        self._stored: Mapping[TopicPartition, int] = {}
+        self._ends: Mapping[TopicPartition, int] = {}
+        #: The offset that was made last.
+        self._made: dict[str, Any] = {}
+
+    def __reduce__(self) -> Any:
+        return StreamReader, (self._options,)  # executors read, and need nothing else
+
+    # Offsets
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return dict(INITIAL)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        if self._options.offsets_max is not None:
+            return ReadMaxRows(self._options.offsets_max)
+        if self._options.offsets_min is not None:
+            return ReadMinRows(self._options.offsets_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        there = self._found(first=False)
+        bounds = self._logs(there, {}, history_of(self._connected(), there.ids)).bounds
+        self._target = {at: one.end for at, one in bounds.items()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next batch; `start` itself where there is none yet. WrongOption, DataLost, ClientError."""
+        before = StreamOffset.of_json(start)
+        there = self._found(first=before is None)
+        history = history_of(self._connected(), there.ids)
+        logs = self._logs(there, before.to if before else {}, history)
+        if before is not None:
+            self._store(before, there)
+        if before is None:
+            # Goes into the first batch's end, and is never asked for again once Spark has logged that.
+            begins = logs.resolve(self._options.starting or _STARTING, self._options.group)
+            following = first(begins, logs.bounds, history)
+        else:
+            following = follow(before, there, logs.bounds, history)
+        to = self._admitted(following, logs.bounds, limit)
+        offset = StreamOffset(to, following.moved, there.ids, (*following.lost, *_holes(following, to, logs, history)))
+        tell(offset.lost, fail=self._options.fail_on_data_loss)
+        if before is not None and offset == before._replace(begins={}, lost=(), ids=there.ids):
+            return start
+        self._last_batch_s = time.monotonic()
+        self._made = offset.to_json()
+        return self._made
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The ends of the partitions as they were last asked for: with a batch's end, its lag."""
+        return StreamOffset(self._ends, {}, {}).to_json() if self._ends else None
+
+    def _admitted(
+        self, following: Following, bounds: Mapping[TopicPartition, Bounds], limit: ReadLimit
+    ) -> dict[TopicPartition, int]:
+        ends = {at: max(begin, bounds[at].end) for at, begin in following.begins.items()}
+        self._ends = ends
+        if self._target is not None:
+            ends = {at: min(end, max(self._target.get(at, 0), following.begins[at])) for at, end in ends.items()}
+        since = None if self._last_batch_s is None else (time.monotonic() - self._last_batch_s) * 1000
+        return admitted(following.begins, ends, self._limits(limit), since)
+
+    def _limits(self, limit: ReadLimit) -> Limits:
+        least = (
+            self._options.offsets_min if self._target is None else None
+        )  # at the end of availableNow nothing more comes
+        match limit:
+            case ReadMaxRows(rows):
+                return Limits(rows, least, self._options.delay_ms_max)
+            case ReadMinRows(_):
+                return Limits(None, least, self._options.delay_ms_max)
+        return Limits()
+
+    # Batches
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The slices of the batch between these offsets. StreamError, DataLost."""
+        stop = StreamOffset.of_json(end)
+        if stop is None:
+            return []
+        wanted = ranges(StreamOffset.of_json(start), stop)
+        if end != self._made:
+            wanted = [one for one in wanted if one.topic not in self._replaced(stop)]
+        history = history_of(self._connected(), {one.topic for one in wanted})
+        parts = split(wanted, parts_min=self._options.partitions_min, offsets_max=self._options.task_offsets_max)
+        return [Slice(part, history) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        if isinstance(partition, Slice):
+            yield from rows_of(partition, self._options)
+
+    def _replaced(self, end: StreamOffset) -> set[str]:
+        """Topics of a batch that was planned by an earlier run, and that are others by now: their offsets mean something else."""
+        ids = found(self._connected(), self._options.topics).ids
+        others = {topic for topic, known in end.ids.items() if topic in ids and ids[topic] != known}
+        lost = [Lost(at.topic, at.partition, end.begins.get(at, 0), to, REPLACED) for at, to in end.to.items()]
+        tell((one for one in lost if one.topic in others), fail=self._options.fail_on_data_loss)
+        return others
+
+    # The cluster
+
+    def _connected(self) -> BlockingClient:
+        """The client. A cluster that cannot be reached at first is an error at once; later it is waited for."""
+        if self._client is None:
+            self._client = self._options.cluster.client().connect()
+        return self._client
+
+    def _found(self, *, first: bool) -> Found:
+        wanted = self._options.topics
+        if first and not isinstance(wanted, SubscribePattern):  # a topic to match may be made later
+            return all_found(self._connected(), wanted)
+        return found(self._connected(), wanted)
+
+    def _logs(self, there: Found, read: Mapping[TopicPartition, int], history: History) -> Logs:
+        deadline = time.monotonic() + _SETTLE_S
+        while True:
+            logs = Logs(self._connected(), there.partitions, history, read_committed=self._options.read_committed)
+            if all(read.get(at, 0) <= bounds.end for at, bounds in logs.bounds.items()) or time.monotonic() > deadline:
+                return logs
+            time.sleep(0.1)
+
+    def _store(self, before: StreamOffset, there: Found) -> None:
+        """Commit the group's offsets. Its batch is done: Spark goes on from here. That it fails is said, and no more."""
+        group = self._options.group
+        offsets = {at: offset for at, offset in before.to.items() if at in there.partitions}
+        if group is None or not offsets or offsets == self._stored:
+            return
+        try:
+            self._connected().offset_commit(group, offsets, timeout_ms=_STORE_TIMEOUT_MS)
+            self._stored = offsets
+        except LevadaError as error:
+            log.warning("the offsets of group %s were not committed: %s", group, error)
+
+    def stop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def _holes(following: Following, to: Mapping[TopicPartition, int], logs: Logs, history: History) -> list[Lost]:
+    """What the batch will not find, between what the history holds and the log."""
+    holes: list[Lost] = []
+    for at, begin in following.begins.items():
+        start = logs.bounds[at].start
+        if begin < start:
+            holes += below(at, begin, to[at], start, history.held(at))
+    return holes
