@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from levada.spark.losses import Lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,20 +28,18 @@ class Progress:
     #: Rows left out since they came later than the watermark allows, in this run.
     late_rows: int = 0
     watermark: str | None = None
-    #: What retention took before it was read: "offsets 0 to 9 of orders-0 are lost: …".
+    #: What was gone before this run could read it: "offsets 0 to 9 of orders-0: …".
     lost: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "lost": list(self.lost)}
 
 
-def positions(offset: str | Mapping[str, Any] | None) -> dict[tuple[str, int], int]:
-    """Where a source stands, by topic and partition, out of the offset it gave to Spark; empty before its first batch."""
-    found = json.loads(offset) if isinstance(offset, str) else offset
-    held = (found or {}).get("to")
-    if not isinstance(held, Mapping):
-        return {}
-    return {(topic, int(partition)): at for topic, by in held.items() for partition, at in by.items()}
+def read(offset: str | Mapping[str, Any] | None) -> tuple[dict[tuple[str, int], int], list[Lost]]:
+    """Where a source stands, by topic and partition, and what it has lost on the way, out of the offset it gave to Spark."""
+    found = (json.loads(offset) if isinstance(offset, str) else offset) or {}
+    held = {(topic, int(number)): at for topic, by in found.get("to", {}).items() for number, at in by.items()}
+    return held, [Lost.of_json(one) for one in found.get("lost", ())]
 
 
 def behind(ends: Mapping[tuple[str, int], int], at: Mapping[tuple[str, int], int]) -> int:
@@ -56,6 +56,9 @@ class Progresses:
         self._late_total = 0
         self._last: Mapping[str, Any] = {}
         self._latest: Mapping[str, Any] = {}
+        self._lost: list[str] = []
+        #: Where the sources stand after the last batch, by topic and partition.
+        self.positions: dict[tuple[str, int], int] = {}
 
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
         """Reports in their order; those that were added already are passed over."""
@@ -66,20 +69,19 @@ class Progresses:
             self._latest = report
             self._rows_total += report["numInputRows"]
             self._late_total += sum(one.get("numRowsDroppedByWatermark", 0) for one in report["stateOperators"])
+            self._look_at(report["sources"])
             if report["numInputRows"] or not self._last:
                 self._last = report
 
-    @property
-    def positions(self) -> dict[tuple[str, int], int]:
-        """Where the sources stand after the last batch."""
-        found: dict[tuple[str, int], int] = {}
-        for source in self._latest.get("sources", ()):
-            found |= positions(source.get("endOffset"))
-        return found
+    def _look_at(self, sources: Iterable[Mapping[str, Any]]) -> None:
+        for source in sources:
+            held, lost = read(source.get("endOffset"))
+            self.positions |= held
+            self._lost += [str(one) for one in lost]
 
-    def progress(self, *, lag: int | None = None, lost: Sequence[str] = ()) -> Progress:
+    def progress(self, *, lag: int | None = None) -> Progress:
         if not self._latest:
-            return Progress(lag=lag, lost=tuple(lost))
+            return Progress(lag=lag)
         state = self._latest["stateOperators"]
         return Progress(
             batch=self._batch,
@@ -92,5 +94,5 @@ class Progresses:
             state_bytes=sum(one["memoryUsedBytes"] for one in state),
             late_rows=self._late_total,
             watermark=(self._latest.get("eventTime") or {}).get("watermark"),
-            lost=tuple(lost),
+            lost=tuple(self._lost),
         )

@@ -41,7 +41,6 @@ class Running:
         self._writing = writing
         self._lag = lag
         self._progresses = Progresses()
-        self._killed = False
 
     @classmethod
     def start(
@@ -100,9 +99,8 @@ class Running:
     def progress(self) -> Progress:
         """How it is doing now; where the broker does not answer, without lag."""
         self._progresses.add(dict(report) for report in self.query.recentProgress)
-        lost = self._writing.lost
         at = self._progresses.positions
-        return self._progresses.progress(lag=self._lag.of(at) if at else None, lost=lost)
+        return self._progresses.progress(lag=self._lag.of(at) if at else None)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End after the micro-batch it is in; after this time at once, which loses nothing either: the batch is begun anew."""

@@ -75,7 +75,6 @@ class Writing:
         self.stopping = False
         #: What the last micro-batch failed with; Spark hands on only its text.
         self.error: Exception | None = None
-        self.lost: tuple[str, ...] = ()
         self._writers = [(sink, writer_of(pipeline, sink, places, epoch)) for sink in pipeline.sinks]
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
