@@ -40,16 +40,6 @@ class NoPipelines(WrongFile):
     """The file declares none: it may be there for others to import."""
 
 
-class NoPipelines(WrongFile):
-    """The file declares no pipeline."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, None, "declares no pipeline: a function with @pipeline(source=…, sink=…) above it")
-
-    def __reduce__(self) -> Any:
-        return NoPipelines, (self.path,)
-
-
 class WrongCheckpoint(PipelineError):
     """The checkpoint does not belong to what is to run."""
 
