@@ -21,11 +21,22 @@ from levada.wire.primitives import Buffer
 from levada.wire.retry import Retry
 
 _PRODUCER_ID: Final = Struct(">43xq")
+#: Brokers know so many of a producer's last batches in a partition again.
+_REMEMBERED: Final = 5
 
 
 def is_idempotent(batch: Buffer) -> bool:
     """Whether the batch carries a producer id, so that the broker takes it only once."""
     return len(batch) >= _PRODUCER_ID.size and _PRODUCER_ID.unpack_from(batch)[0] >= 0
+
+
+class Manner(NamedTuple):
+    """How batches are sent; `high` bounds the version."""
+
+    acks: int = ALL
+    timeout_ms: int | None = None
+    transactional_id: str | None = None
+    high: int | None = None
 
 
 class _Flying(NamedTuple):
@@ -72,33 +83,38 @@ class ProduceCalls(Core):
     ) -> Steps[list[Appended]]:
         """Append batches as fast as the brokers take them, up to `in_flight` requests ahead; answers in the order given.
 
-        The order within a partition is kept, whatever fails on the way: batches without a producer id go one at a time
-        per partition. `timeout_ms` is for each batch.
+        The order within a partition is kept, whatever fails on the way: at most five batches are on their way to a partition, and
+        those without a producer id go one at a time. `timeout_ms` is for each batch.
         """
+        return (yield from self._produce_stream(batches, in_flight, Manner(acks, timeout_ms)))
+
+    def _produce_stream(
+        self, batches: Iterable[tuple[tuple[str, int], Buffer]], in_flight: int, manner: Manner
+    ) -> Steps[list[Appended]]:
         appended: dict[int, Appended] = {}
         flying: deque[_Flying] = deque()
         for turn, (place, batch) in enumerate(batches):
             at = TopicPartition(*place)
-            while len(flying) >= in_flight or (not is_idempotent(batch) and any(one.at == at for one in flying)):
-                yield from self._land(flying, appended, acks, timeout_ms)
+            in_partition = _REMEMBERED if is_idempotent(batch) else 1
+            while len(flying) >= in_flight or sum(one.at == at for one in flying) >= in_partition:
+                yield from self._land(flying, appended, manner)
             try:
-                ticket = yield from self._take_off(at, batch, acks, timeout_ms)
+                ticket = yield from self._take_off(at, batch, manner)
             except LevadaError as error:
                 ticket = error
             flying.append(_Flying(turn, at, batch, ticket))
         while flying:
-            yield from self._land(flying, appended, acks, timeout_ms)
+            yield from self._land(flying, appended, manner)
         return [appended[turn] for turn in sorted(appended)]
 
-    def _take_off(self, at: TopicPartition, batch: Buffer, acks: int, timeout_ms: int | None) -> Steps[Any]:
-        retry = self._produce_retry([batch], timeout_ms)
+    def _take_off(self, at: TopicPartition, batch: Buffer, manner: Manner) -> Steps[Any]:
+        retry = self._produce_retry([batch], manner.timeout_ms)
         yield from self._know([at], retry)
         ((node, _),) = self._leading([at])
-        return (yield Post(self._produce_send(node, {at: batch}, acks, retry)))
+        send = self._produce_send(node, {at: batch}, manner.acks, retry, manner.transactional_id, manner.high)
+        return (yield Post(send))
 
-    def _land(
-        self, flying: deque[_Flying], appended: dict[int, Appended], acks: int, timeout_ms: int | None
-    ) -> Steps[None]:
+    def _land(self, flying: deque[_Flying], appended: dict[int, Appended], manner: Manner) -> Steps[None]:
         """Wait for the oldest batch. If it failed, so did most likely what is behind it in its partition: repeat in order."""
         first = flying.popleft()
         outcome = yield from self._landed(first)
@@ -116,10 +132,13 @@ class ProduceCalls(Core):
                 appended[one.turn] = later
             else:
                 again.append(one)
-        yield Pause(self._produce_retry([first.batch], timeout_ms).after(outcome))
+        yield Pause(self._produce_retry([first.batch], manner.timeout_ms).after(outcome))
         for one in again:
-            retry = self._produce_retry([one.batch], timeout_ms)
-            appended[one.turn] = (yield from self._produce({one.at: one.batch}, acks, retry))[one.at]
+            retry = self._produce_retry([one.batch], manner.timeout_ms)
+            outcomes = yield from self._produce(
+                {one.at: one.batch}, manner.acks, retry, manner.transactional_id, manner.high
+            )
+            appended[one.turn] = outcomes[one.at]
 
     def _landed(self, one: _Flying) -> Steps[Appended | LevadaError]:
         """What became of a batch on its way."""

@@ -1,7 +1,7 @@
 """A producer that writes in transactions: sequences, epochs and both of Kafka's forms are its business.
 
     await producer.init()                   fences whoever had this transactional id before
-    await producer.send({at: batch, …})     as often as needed
+    await producer.send({at: batch, …})     as often as needed; `send_stream` for many, several on their way
     await producer.send_offsets(group, {at: next offset})
     await producer.commit()                 or abort()
 
@@ -11,11 +11,14 @@ producer usable again, unless it was fenced.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from levada.errors import InvalidTransactionState
 from levada.records.batch import Batch
 from levada.wire.answers import ALL, Appended, ByPartition, OffsetAndMetadata, ProducerId, TopicPartition
 from levada.wire.calls import Calls
 from levada.wire.calls.layout import keyed
+from levada.wire.calls.produce import Manner
 from levada.wire.calls.transactions import PRODUCE_BEFORE_TV2
 from levada.wire.effects import Steps, call
 from levada.wire.primitives import Buffer
@@ -64,6 +67,36 @@ class TransactionalCalls:
             self._sequences[at] = (batch.last_sequence + 1) % _SEQUENCES
         self._failed = False
         return appended
+
+    @call
+    def send_stream(
+        self,
+        partitions: Iterable[tuple[str, int]],
+        batches: Iterable[tuple[tuple[str, int], Buffer]],
+        *,
+        in_flight: int = 5,
+    ) -> Steps[list[Appended]]:
+        """Write batches to these partitions within the transaction, up to `in_flight` requests ahead; answers in the order given.
+
+        The order within a partition is kept. A batch is stamped where it lies, if it can be written to.
+        """
+        producer = self._usable()
+        self._open = self._failed = True
+        yield from self._add({TopicPartition(*at) for at in partitions}, producer)
+        high = None if self.client.transaction_version >= 2 else PRODUCE_BEFORE_TV2
+        manner = Manner(transactional_id=self.transactional_id, high=high)
+        appended = yield from self.client._produce_stream(self._in_sequence(batches), in_flight, manner)
+        self._failed = False
+        return appended
+
+    def _in_sequence(
+        self, batches: Iterable[tuple[tuple[str, int], Buffer]]
+    ) -> Iterator[tuple[TopicPartition, Buffer]]:
+        for place, batch in batches:
+            at = TopicPartition(*place)
+            stamped = self._stamped(at, batch)
+            self._sequences[at] = (stamped.last_sequence + 1) % _SEQUENCES
+            yield at, stamped.view
 
     @call
     def send_offsets(

@@ -1,0 +1,82 @@
+"""`__levada.sinks`: the last batch of each sink, written in the transaction that made it visible. Key: the sink's id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from levada.records.batch import Batch, batches
+from levada.records.build import build
+from levada.records.read import read, read_marker
+from levada.routing import partition_for
+from levada.spark.sink.claims import BatchSeen
+from levada.spark.sink.own_topics import SINKS, have
+from levada.wire.answers import EARLIEST, TopicPartition
+from levada.wire.blocking import BlockingClient
+
+_FETCH_BYTES: Final = 8 << 20
+
+
+class Sinks:
+    """Reads it. What one call has read, the next need not."""
+
+    def __init__(self, client: BlockingClient) -> None:
+        self._client = client
+        self._tails: dict[TopicPartition, _Tail] = {}
+
+    def last_committed(self, sink_id: str) -> BatchSeen | None:
+        """What is committed now; None for a sink that has never written."""
+        at = self.place(sink_id)
+        tail = self._tails.get(at)
+        if tail is None:
+            begin = self._client.list_offsets({at: EARLIEST})[at].offset
+            tail = self._tails[at] = _Tail(begin)
+        while True:
+            answer = self._client.fetch(
+                {at: tail.position},
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=_FETCH_BYTES,
+                partition_max_bytes=_FETCH_BYTES,
+            )[at]
+            for batch in batches(answer.records):
+                tail.take(batch)
+            # To the end, not to the last stable offset: transactions of other sinks may be open before ours.
+            if not answer.records or tail.position >= answer.high_watermark:
+                value = tail.settled.get(sink_id.encode())
+                return None if value is None else BatchSeen.decoded(value)
+
+    def place(self, sink_id: str) -> TopicPartition:
+        """Where this sink's records lie."""
+        partitions = have(self._client, SINKS)
+        return TopicPartition(SINKS.name, partition_for(sink_id.encode(), "murmur2", partitions))
+
+
+class _Tail:
+    """A partition read so far: what is committed, and what waits for its transaction's end."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.settled: dict[bytes, bytes] = {}
+        self._open: dict[int, dict[bytes, bytes]] = {}
+
+    def take(self, batch: Batch) -> None:
+        if batch.last_offset < self.position:
+            return
+        batch.check_crc()
+        self.position = batch.next_offset
+        if batch.is_control:
+            marker = read_marker(batch) if batch.record_count else None
+            if marker is not None:
+                ended = self._open.pop(batch.producer_id, {})
+                self.settled |= ended if marker.commit else {}
+            return
+        into = self._open.setdefault(batch.producer_id, {}) if batch.is_transactional else self.settled
+        for record in read(batch):
+            if record.key is not None and record.value is not None:
+                into[record.key] = record.value
+
+
+def record_of(sink_id: str, seen: BatchSeen, now_ms: Callable[[], int]) -> memoryview:
+    """A batch with the sink's record."""
+    return memoryview(build([(sink_id.encode(), seen.encoded())], timestamp_ms=now_ms()))
