@@ -199,6 +199,11 @@ class Plan:
             unit.loading = True
             yield Load(name, unit.seen)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether of every unit it is known what it declares, or that it does not load."""
+        return all(unit.loaded or unit.trouble for unit in self._units.values())
+
     def loaded(self, unit: str, version: str, names: Sequence[str]) -> None:
         """The unit declares these pipelines."""
         if (found := self._units.get(unit)) is None:

@@ -33,6 +33,12 @@ class State(StrEnum):
     FINISHED = "finished"
     #: Nothing declares it any more.
     GONE = "gone"
+    #: It is to run, and there is no runner.
+    WAITING = "waiting"
+
+
+#: Of a pipeline that its runner is busy with.
+ATTENDED: Final = frozenset((State.STARTING, State.RUNNING, State.STOPPING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +71,12 @@ class Actual:
     failures: int = 0
     next_try_ms: int | None = None
     note: str = ""
-    #: What it reads and writes: see `levada.spark.runner.described`.
+    #: What it reads, {"topic": …, "starting": …}, and writes, {"topic": …} or {"table": …}.
     sources: list[dict[str, Any]] = field(default_factory=list)
     sinks: list[dict[str, Any]] = field(default_factory=list)
     trigger: str = ""
     checkpoint: str = ""
+    about: str = ""
     #: rows_s, batch, batch_ms, lag, state_rows, lost …; as the pipeline tells it.
     progress: dict[str, Any] = field(default_factory=dict)
 
