@@ -117,7 +117,7 @@ class Running:
         if self.query.isActive or isinstance(self._writing.error, Stopped):
             return None
         error = self.query.exception()
-        if error is None or self._writing.stopping:
+        if error is None:
             return None
         return _failure(self.pipeline, self._writing.error or error)
 

@@ -1,0 +1,155 @@
+"""`levada pipeline run`: one pipeline in the foreground, with its figures on the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from levada.cli.output import print_json
+from levada.cli.pipeline_view import Lines, Live, View
+from levada.cli.session import AsJson, WrongUsage
+from levada.cli.spark import (
+    DEFAULT_HOME,
+    DEFAULT_MASTER,
+    Bootstrap,
+    Home,
+    Master,
+    SparkServer,
+    Verbose,
+    bootstrap_of,
+    need_broker,
+    need_spark,
+)
+from levada.errors import nearest
+
+if TYPE_CHECKING:
+    from levada.spark.pipelines.declaration import Pipeline
+    from levada.spark.pipelines.running import Running
+
+_LOOK_S: Final = 0.25
+
+
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The Python file that declares it.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Which of the file's pipelines.", show_default="the only one")
+    ] = None,
+    master: Master = DEFAULT_MASTER,
+    bootstrap: Bootstrap = None,
+    server: SparkServer = None,
+    home: Home = DEFAULT_HOME,
+    once: Annotated[bool, typer.Option("--once", help="Read what is there now, and end.")] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a pipeline in the foreground.
+
+    It goes on where it was when it last ran with this home. Ctrl-C ends it after the micro-batch it is in; a second one at once,
+    which loses nothing either.
+
+    Examples:
+
+      levada pipeline run examples/orders.py
+
+      levada pipeline run pipelines.py revenue --once --json
+
+      levada pipeline run pipelines.py revenue --master spark://10.0.0.1:7077 --bootstrap 10.0.0.2:9092 --home /mnt/shared/pipelines
+    """
+    need_spark()
+    from levada.spark.java import java
+    from levada.spark.pipelines.loading import declared
+    from levada.spark.pipelines.places import Places
+
+    pipeline = _chosen(declared(file), name, file)
+    java()
+    places = Places(bootstrap=bootstrap_of(bootstrap, server), home=home, master=master)
+    need_broker(places.bootstrap)
+    view = _view(pipeline, as_json=as_json)
+    with view, _told(verbose=verbose):
+        from levada.spark.pipelines.running import Running
+        from levada.spark.session import session
+
+        view.starting(master)
+        spark = session(master, f"levada {pipeline.name}", **({"spark.log.level": "WARN"} if verbose else {}))
+        try:
+            with _interruptible() as interrupted:
+                running = Running.start(spark, pipeline, places, once=once)
+                _watch(running, view, interrupted)
+        finally:
+            spark.stop()
+
+
+def _chosen(pipelines: list[Pipeline], name: str | None, file: Path) -> Pipeline:
+    names = [one.name for one in pipelines]
+    if name is None:
+        if len(pipelines) > 1:
+            raise WrongUsage(f"{file} declares {', '.join(names)}: say which")
+        return pipelines[0]
+    for one in pipelines:
+        if one.name == name:
+            return one
+    raise WrongUsage(f"{file} declares no pipeline {name!r}; {', '.join(names)} it does{nearest(name, names)}")
+
+
+def _view(pipeline: Pipeline, *, as_json: bool) -> View:
+    if as_json:
+        return Lines(pipeline, lambda what: print_json(what))
+    if sys.stderr.isatty():
+        return Live(pipeline)
+    return Lines(pipeline, None)
+
+
+def _watch(running: Running, view: View, interrupted: threading.Event) -> None:
+    """Show how it does until it ends, or is told to. What it failed with is raised."""
+    while running.active and not interrupted.is_set():
+        view.show(running.progress())
+        interrupted.wait(_LOOK_S)
+    if running.active:
+        view.stopping()
+        interrupted.clear()
+        ending = threading.Thread(target=running.stop, daemon=True)
+        ending.start()
+        while ending.is_alive() and not interrupted.is_set():
+            ending.join(_LOOK_S)
+        if ending.is_alive():
+            running.stop(timeout_s=0)
+    view.show(running.progress())
+    if failure := running.failure:
+        raise failure
+    view.ended()
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Set by Ctrl-C and SIGTERM. pyspark's own handler would cancel the micro-batch."""
+    told = threading.Event()
+
+    def tell(*_: Any) -> None:
+        told.set()
+
+    before = {one: signal.signal(one, tell) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextlib.contextmanager
+def _told(*, verbose: bool) -> Iterator[None]:
+    """With --verbose, the whole trace before the sentence."""
+    try:
+        yield
+    except Exception:
+        if verbose:
+            import traceback
+
+            traceback.print_exc()
+        raise

@@ -1,0 +1,95 @@
+"""What every command that runs Spark shares: where broker, master and files are, and what is said when something is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from levada.cli.session import WrongUsage, session
+from levada.errors import LevadaError
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+_NEEDED: Final = ("pyspark", "pyarrow", "pandas", "deltalake", "fastavro")
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="LEVADA_BOOTSTRAP",
+        metavar="HOST:PORT",
+        help="Where Kafka's protocol is spoken: Levada, or Apache Kafka.",
+        show_default=DEFAULT_BOOTSTRAP,
+    ),
+]
+SparkServer = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        "-s",
+        envvar="LEVADA_SERVER",
+        metavar="HOST:PORT",
+        help="A Levada by its gRPC address, which says where its Kafka port is.",
+        show_default=False,
+    ),
+]
+Master = Annotated[
+    str, typer.Option("--master", envvar="LEVADA_MASTER", help="Spark's master: local[N], or spark://HOST:PORT.")
+]
+Home = Annotated[
+    Path,
+    typer.Option(
+        "--home",
+        envvar="LEVADA_HOME",
+        metavar="DIR",
+        help="Keeps checkpoints and lake tables; on a cluster, a directory that all of it sees.",
+    ),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Spark's warnings, and the whole trace of what goes wrong.")
+]
+DEFAULT_HOME: Final = Path("levada-pipelines")
+DEFAULT_MASTER: Final = "local[*]"
+
+
+class SparkMissing(LevadaError):
+    """Spark is not installed."""
+
+
+def need_spark() -> None:
+    """SparkMissing, saying how to get it."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SparkMissing(f"{', '.join(missing)} is not installed: pip install 'levada[spark]'")
+
+
+def bootstrap_of(bootstrap: str | None, server: str | None) -> str:
+    """Where Kafka's protocol is spoken: as given, as the server says, or where `levada up` has it. WrongUsage, Unreachable."""
+    if bootstrap is not None:
+        return bootstrap
+    if server is None:
+        return DEFAULT_BOOTSTRAP
+    with session(server) as client:
+        found = next((node.kafka for node in client.manager.nodes() if node.self), "")
+    if not found:
+        raise WrongUsage(f"--server {server} does not say where its Kafka port is: give --bootstrap HOST:PORT")
+    return found
+
+
+def need_broker(bootstrap: str) -> None:
+    """Unreachable, at once and not after Spark has started."""
+    from levada.errors import Unreachable
+    from levada.wire.blocking import BlockingClient
+
+    try:
+        with BlockingClient(bootstrap, client_id="levada-cli", connect_timeout_ms=5_000):
+            pass
+    except Unreachable as error:
+        raise Unreachable(
+            f"{error}\n`levada up` starts a broker; another one is named by --bootstrap HOST:PORT or LEVADA_BOOTSTRAP."
+        ) from None
+    except ValueError as error:
+        raise WrongUsage(f"--bootstrap {bootstrap!r}: {error}") from None
