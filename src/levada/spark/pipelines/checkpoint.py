@@ -45,17 +45,19 @@ class Checkpoint:
         offsets = self.location / "offsets"
         return offsets.is_dir() and any(one.name.isdecimal() for one in offsets.iterdir())
 
-    def open(self, pipeline: Pipeline, epoch: int | None = None) -> int:
-        """The epoch to run in: the one it has, or a newer one that is asked for, which begins anew. WrongCheckpoint."""
-        if epoch is not None and epoch > self.epoch:
-            self.reset(epoch)
+    def check(self, pipeline: Pipeline) -> None:
+        """WrongCheckpoint if it was made by another declaration than this."""
         note = self._note()
         if "sources" in note and self.begun:
             _check(pipeline, note)
+
+    def open(self, pipeline: Pipeline, epoch: int) -> None:
+        """Have it for this declaration and epoch. A newer epoch than it has begins anew."""
+        if epoch > self.epoch:
+            self.reset(epoch)
         now = {"epoch": self.epoch, "sources": _sources(pipeline), "state": pipeline.state}
-        if now != note:
+        if now != self._note():
             self._write(now)
-        return self.epoch
 
     def reset(self, epoch: int | None = None) -> int:
         """Forget how far it came, and its state. Its sinks count anew: what it reads again, it writes again."""
@@ -110,9 +112,13 @@ def _check(pipeline: Pipeline, note: Mapping[str, Any]) -> None:
 
 def what_to_do(name: str) -> str:
     """For the end of a sentence about a checkpoint that does not fit."""
+    return f"undo the change, give the pipeline another name, or {begin_anew(name)}"
+
+
+def begin_anew(name: str) -> str:
     return (
-        f"undo the change, give the pipeline another name, or begin anew with `levada pipeline reset {name}`, after which "
-        "it reads from its starting offsets and writes what it makes of them again"
+        f"begin anew with `levada pipeline reset {name}`, after which it reads from its starting offsets and writes what it "
+        "makes of them again"
     )
 
 

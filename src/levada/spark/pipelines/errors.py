@@ -4,6 +4,7 @@ PipelineError
 ├── WrongDeclaration   a pipeline cannot be what its file says it is
 ├── WrongFile          a file of pipelines cannot be loaded; NoPipelines: it declares none
 ├── WrongCheckpoint    the checkpoint is another declaration's, or is gone
+├── UnknownPipeline    no runner has a pipeline of this name
 ├── WrongTable         a lake table cannot take the rows
 └── PipelineFailed     a running pipeline ended with an error
 """
@@ -42,6 +43,10 @@ class NoPipelines(WrongFile):
 
 class WrongCheckpoint(PipelineError):
     """The checkpoint does not belong to what is to run."""
+
+
+class UnknownPipeline(PipelineError):
+    """No runner has a pipeline of this name."""
 
 
 class WrongTable(PipelineError):

@@ -11,6 +11,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
+from levada.spark.pipelines import preflight
 from levada.spark.pipelines.checkpoint import Checkpoint, what_to_do
 from levada.spark.pipelines.declaration import Pipeline
 from levada.spark.pipelines.errors import PipelineError, PipelineFailed, WrongCheckpoint, WrongDeclaration
@@ -58,10 +59,14 @@ class Running:
         a broker or topic that is not there; nothing has been read or written then.
         """
         checkpoint = Checkpoint(places.checkpoint(pipeline.name))
-        now = checkpoint.open(pipeline, epoch)
+        now = max(checkpoint.epoch, epoch or 0)
+        if now == checkpoint.epoch:
+            checkpoint.check(pipeline)
+        preflight.check(pipeline, places, checkpoint, now)
         own = _session(spark, pipeline)
         result = _result(own, pipeline, places)
         mode = output_mode(pipeline.mode, pipeline.sinks, aggregated=aggregates(result))
+        checkpoint.open(pipeline, now)
         writing = Writing(pipeline, places, now)
         writer = (
             result.writeStream.queryName(pipeline.name)

@@ -1,0 +1,68 @@
+"""What is looked at before a pipeline is started: the topics it names, and whether its sinks remember what its checkpoint does.
+
+A checkpoint that was lost begins again at batch 0, under numbers that the sinks have seen: they would take new rows for rows they
+have. So a sink that is ahead of its checkpoint stops the start, and says what to do.
+"""
+
+from __future__ import annotations
+
+from levada.errors import UnknownTopic, nearest
+from levada.spark.pipelines.checkpoint import Checkpoint, begin_anew
+from levada.spark.pipelines.declaration import Pipeline, Sink
+from levada.spark.pipelines.errors import WrongCheckpoint
+from levada.spark.pipelines.lakes import Lake
+from levada.spark.pipelines.places import Places
+from levada.spark.pipelines.tables import Table
+from levada.spark.pipelines.topics import Topic
+from levada.spark.sink.commit import Sinks
+from levada.wire.blocking import BlockingClient
+
+
+def check(pipeline: Pipeline, places: Places, checkpoint: Checkpoint, epoch: int) -> None:
+    """Of a start in this epoch. UnknownTopic, WrongCheckpoint, Unreachable."""
+    with BlockingClient(places.bootstrap, client_id="levada-pipelines") as client:
+        _check_topics(pipeline, client)
+        sinks = Sinks(client)
+        for sink in pipeline.sinks:
+            seen = _seen(pipeline, sink, places, epoch, sinks)
+            if seen is not None and ahead(seen, epoch, begun=checkpoint.begun and checkpoint.epoch == epoch):
+                raise _forgotten(pipeline, sink, seen, checkpoint)
+
+
+def _check_topics(pipeline: Pipeline, client: BlockingClient) -> None:
+    wanted = [name for source in pipeline.sources.values() for name in (source.name or "").split(",") if name]
+    wanted += [sink.id for sink in pipeline.sinks if isinstance(sink, Topic)]
+    known = [name for name, about in client.topics().items() if not about.is_internal]
+    for name in wanted:
+        if name.strip() not in known:
+            raise UnknownTopic(
+                f"pipeline {pipeline.name!r}: there is no topic {name!r}{nearest(name, known)}; "
+                f"`levada topic create {name}` makes it".replace("?;", "?")
+            )
+
+
+def _seen(pipeline: Pipeline, sink: Sink, places: Places, epoch: int, sinks: Sinks) -> tuple[int, int] | None:
+    """Epoch and batch that a sink has last; None where it has nothing, or does not count."""
+    sink_id = pipeline.sink_id(sink)
+    if isinstance(sink, Lake):
+        batch = Table(places.table(sink.name), sink_id, epoch).last_batch()
+        return None if batch is None else (epoch, batch)
+    if sink.delivery == "at_least_once":
+        return None
+    found = sinks.last_committed(sink_id)
+    return None if found is None else (found.epoch, found.batch)
+
+
+def ahead(seen: tuple[int, int], epoch: int, *, begun: bool) -> bool:
+    """Whether a sink has seen what a checkpoint of this epoch has not planned."""
+    last_epoch, last_batch = seen
+    return last_epoch > epoch or (last_epoch == epoch and last_batch >= 0 and not begun)
+
+
+def _forgotten(pipeline: Pipeline, sink: Sink, seen: tuple[int, int], checkpoint: Checkpoint) -> WrongCheckpoint:
+    epoch, batch = seen
+    return WrongCheckpoint(
+        f"sink {sink.id!r} of pipeline {pipeline.name!r} has batches up to {batch} of epoch {epoch}, of which the checkpoint "
+        f"in {checkpoint.directory} knows nothing: was it deleted, or is this another --home? Bring it back, or "
+        f"{begin_anew(pipeline.name)}"
+    )
