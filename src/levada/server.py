@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Mapping, Sized
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from levada.broker.cluster import Cluster
@@ -250,16 +251,20 @@ class Groups:
             timer.replan()
 
 
-def run(config: BrokerConfig, on_ready: Callable[[Server], None]) -> None:
+#: Something that runs beside a broker: it begins when that is ready, and has ended before that does.
+Beside = Callable[[Server], AbstractAsyncContextManager[object]]
+
+
+def run(config: BrokerConfig, on_ready: Callable[[Server], None], beside: Beside | None = None) -> None:
     """Run a broker until SIGTERM or SIGINT, which close it cleanly."""
     import uvloop
 
     _keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(config, on_ready))
+        runner.run(_serve(config, on_ready, beside or (lambda _: nullcontext())))
 
 
-async def _serve(config: BrokerConfig, on_ready: Callable[[Server], None]) -> None:
+async def _serve(config: BrokerConfig, on_ready: Callable[[Server], None], beside: Beside) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -268,7 +273,8 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[Server], None]) -> No
     await server.start()
     try:
         on_ready(server)
-        await told.wait()
+        async with beside(server):
+            await told.wait()
     finally:
         await server.stop()
 

@@ -10,6 +10,9 @@ line. Broker settings in Kafka's names stand under `[broker]`, defaults for topi
     port = 9094
     [http]
     enabled = false
+    [spark]
+    enabled = true
+    pipelines = "/srv/pipelines"
     [broker]
     num.partitions = 4
     [topic]
@@ -39,7 +42,7 @@ from levada.errors import InvalidConfig, nearest
 
 FILE = "levada.toml"
 #: LEVADA_* that other parts read.
-_OTHERS = ("server", "cache", "crash_rounds", "crash_seed", "test_broker")
+_OTHERS = ("server", "bootstrap", "master", "home", "cache", "crash_rounds", "crash_seed", "kill_rounds", "test_broker")
 #: As the file has them, beside [broker] and [topic].
 _NAMES: Final = (
     "data",
@@ -50,6 +53,10 @@ _NAMES: Final = (
     "grpc.enabled",
     "http.port",
     "http.enabled",
+    "spark.enabled",
+    "spark.pipelines",
+    "spark.master",
+    "spark.home",
 )
 
 _log = structlog.get_logger("levada.settings")
@@ -83,6 +90,17 @@ class HttpSettings(FrontSettings):
     port: int = 9095
 
 
+class SparkSettings(BaseModel):
+    """The runner of pipelines beside the broker."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: bool = False
+    pipelines: Path | None = None
+    master: str = "local[*]"
+    home: Path | None = None
+
+
 def _in_kafka_names(found: dict[str, Any]) -> dict[str, Any]:
     """The source's [broker] and [topic] tables, flattened: before the sources are laid over one another, so that they meet."""
     for table, known in (("broker", broker_names()), ("topic", TOPIC_SETTINGS)):
@@ -111,6 +129,7 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     grpc: GrpcSettings = GrpcSettings()
     http: HttpSettings = HttpSettings()
+    spark: SparkSettings = SparkSettings()
     broker: dict[str, str] = {}
     topic: dict[str, str] = {}
 
@@ -127,6 +146,11 @@ class Settings(BaseSettings):
 
 
 def load(file: Path | None, flags: Mapping[str, Any]) -> BrokerConfig:
+    """What a broker is told. See `load_all`."""
+    return load_all(file, flags)[0]
+
+
+def load_all(file: Path | None, flags: Mapping[str, Any]) -> tuple[BrokerConfig, SparkSettings]:
     """Read the file (given, or ./levada.toml where it exists) and the environment, lay the flags over them, check all."""
     if file is not None and not file.is_file():
         raise InvalidConfig(f"no such configuration file: {file}")
@@ -142,7 +166,7 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> BrokerConfig:
         raise InvalidConfig(f"{file or FILE}: {error}") from None
     _warn_of_strangers()
     broker, topic = split_settings(settings.broker)
-    return BrokerConfig(
+    config = BrokerConfig(
         data=settings.data,
         host=settings.host,
         kafka_port=settings.kafka.port,
@@ -152,6 +176,7 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> BrokerConfig:
         settings=broker,
         topic={**topic, **settings.topic},
     )
+    return config, settings.spark
 
 
 def _warn_of_strangers() -> None:
@@ -167,7 +192,7 @@ def _variables() -> list[str]:
     settings = [name.upper().replace(".", "__") for name in _NAMES]
     broker = [f"BROKER__{_shouted(name)}" for name in broker_names()]
     topic = [f"TOPIC__{_shouted(name)}" for name in TOPIC_SETTINGS]
-    return [f"LEVADA_{name}" for name in ("SERVER", *settings, *broker, *topic)]
+    return [f"LEVADA_{name}" for name in ("SERVER", "BOOTSTRAP", "MASTER", "HOME", *settings, *broker, *topic)]
 
 
 def _shouted(name: str) -> str:

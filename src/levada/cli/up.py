@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from levada import __version__
+from levada.cli.beside import runner_beside
 from levada.cli.pairs import pairs
+from levada.cli.session import WrongUsage
 from levada.config import BrokerConfig, split_settings, topic_config
 
 if TYPE_CHECKING:
@@ -44,6 +46,25 @@ def up(
     ] = None,
     http: Annotated[
         bool | None, typer.Option("--http/--no-http", help="Serve metrics and health.", show_default="http")
+    ] = None,
+    spark: Annotated[
+        bool | None,
+        typer.Option(
+            "--spark/--no-spark", help="Keep pipelines running, in a process beside.", show_default="no-spark"
+        ),
+    ] = None,
+    pipelines: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="With --spark: the pipelines' files.", show_default="./pipelines if there is one"
+        ),
+    ] = None,
+    spark_master: Annotated[
+        str | None, typer.Option(help="With --spark: local[N], or spark://HOST:PORT.", show_default="local[*]")
+    ] = None,
+    spark_home: Annotated[
+        Path | None,
+        typer.Option(help="With --spark: keeps checkpoints and lake tables.", show_default="pipelines/ in the data"),
     ] = None,
     durability: Annotated[
         str | None,
@@ -81,10 +102,12 @@ def up(
       levada up --data /var/lib/levada --kafka-port 0 --grpc-port 0 --no-http --json
 
       levada up --durability interval:50 --set num.partitions=4 --set retention.ms=3600000
+
+      levada up --spark --pipelines pipelines
     """
     began = time.perf_counter()
     from levada.cli.logs import configure
-    from levada.cli.settings import load
+    from levada.cli.settings import load_all
 
     configure(level=log_level, as_json=as_json)
     broker, topic = split_settings(pairs(setting, "--set"))
@@ -103,14 +126,21 @@ def up(
         "grpc.enabled": grpc,
         "http.port": http_port,
         "http.enabled": http,
+        "spark.enabled": spark,
+        "spark.pipelines": pipelines,
+        "spark.master": spark_master,
+        "spark.home": spark_home,
         "broker": broker,
         "topic": topic,
     }
-    settings = load(config, flags)
+    settings, spark_settings = load_all(config, flags)
+    if pipelines is not None and not spark_settings.enabled:
+        raise WrongUsage(f"--pipelines {pipelines}: nobody would run them without --spark")
+    beside = runner_beside(spark_settings, settings, as_json=as_json)
 
     from levada.server import run
 
-    run(settings, lambda server: _say_ready(server, settings, began, as_json=as_json))
+    run(settings, lambda server: _say_ready(server, settings, began, as_json=as_json), beside)
 
 
 def _say_ready(server: Server, settings: BrokerConfig, began: float, *, as_json: bool) -> None:
