@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
@@ -60,6 +61,12 @@ def tell(lost: Iterable[Lost], *, fail: bool) -> None:
         raise DataLost(found)
     for one in found:
         log.warning("lost: %s", one)
+
+
+def lost_in(end_offset: str | Mapping[str, Any] | None) -> list[Lost]:
+    """What a batch says it has lost, by its `endOffset` in a query's progress; nothing where that is of another source."""
+    told = json.loads(end_offset) if isinstance(end_offset, str) else end_offset
+    return [Lost.of_json(one) for one in told.get("lost", ())] if isinstance(told, Mapping) else []
 
 
 def below(at: TopicPartition, begin: int, end: int, start: int, held: tuple[int, int] | None) -> list[Lost]:

@@ -14,12 +14,14 @@ from levada.spark.dead_letters import DeadLetters
 from levada.spark.fetch import Range, RangeLost, fetched
 from levada.spark.history import History, NoHistory
 from levada.spark.losses import Lost, below, tell
+from levada.spark.notes import leave
 from levada.wire.answers import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
 
     from levada.spark.options.source import SourceOptions
+    from levada.wire.blocking import BlockingClient
 
 
 @dataclass
@@ -28,6 +30,8 @@ class Slice(InputPartition):
 
     range: Range
     history: History = field(default_factory=NoHistory)
+    #: Under which name to tell the driver what is lost; see `notes`.
+    note: str | None = None
 
     @property
     def at(self) -> TopicPartition:
@@ -36,43 +40,58 @@ class Slice(InputPartition):
 
 def rows_of(part: Slice, options: SourceOptions) -> Iterator[pyarrow.RecordBatch]:
     """The rows of this slice in the schema of the options. DataLost, BadRecord, CorruptBatch, ClientError."""
-    formatter = options.formatter
-    with closing(options.cluster.client()) as client:  # connects only if a dead letter is to be sent
+    with closing(options.cluster.client()) as client:  # connects only if there is something to say
         letters = DeadLetters(client, part.at, options.group)
-        for batch in _records(part, options):
-            rows, dead = formatter.apply(batch, topic=part.at.topic, partition=part.at.partition)
+        for batch in _Reading(part, options, client).records():
+            rows, dead = options.formatter.apply(batch, topic=part.at.topic, partition=part.at.partition)
             if dead is not None:
                 letters.send(dead)
             if rows.num_rows:
                 yield rows
 
 
-def _records(part: Slice, options: SourceOptions) -> Iterator[pyarrow.RecordBatch]:
-    """The records as they were written, with the columns that the formatter needs."""
-    wanted, columns = part.range, options.formatter.needed
-    settings = options.cluster.settings
-    while wanted.start < wanted.end:
-        pieces = fetched(settings, wanted, read_committed=options.read_committed, bytes_max=options.fetch_bytes_max)
-        try:
-            for piece in pieces:
-                yield from decode(piece, columns, topic=wanted.topic)
+class _Reading:
+    """The reading of one slice."""
+
+    def __init__(self, part: Slice, options: SourceOptions, client: BlockingClient) -> None:
+        self._part = part
+        self._options = options
+        self._client = client
+        self._lost: list[Lost] = []
+
+    def records(self) -> Iterator[pyarrow.RecordBatch]:
+        """The records as they were written, with the columns that the formatter needs."""
+        wanted, options = self._part.range, self._options
+        settings = options.cluster.settings
+        while wanted.start < wanted.end:
+            try:
+                for piece in fetched(
+                    settings, wanted, read_committed=options.read_committed, bytes_max=options.fetch_bytes_max
+                ):
+                    yield from decode(piece, options.formatter.needed, topic=wanted.topic)
+                return
+            except RangeLost as error:
+                missing = error
+            yield from self._elsewhere(missing)
+            wanted = wanted._replace(start=missing.lost.end)
+
+    def _elsewhere(self, error: RangeLost) -> Iterator[pyarrow.RecordBatch]:
+        """What the history holds of what the log does not; the rest is lost."""
+        missing, at = error.lost, self._part.at
+        if missing.start >= error.start:  # not below the log: no history has it
+            self._lose([Lost(*at, missing.start, missing.end, error.why)])
             return
-        except RangeLost as error:
-            lost = error.lost
-            yield from _elsewhere(part, error, options)
-            wanted = wanted._replace(start=lost.end)
+        held = self._part.history.held(at, up_to=missing.end)
+        self._lose(below(at, missing.start, missing.end, error.start, held))
+        if held is not None:
+            start, end = max(missing.start, held.start), min(missing.end, held.end)
+            if start < end:
+                yield from self._part.history.read(
+                    missing._replace(start=start, end=end), self._options.formatter.needed
+                )
 
-
-def _elsewhere(part: Slice, error: RangeLost, options: SourceOptions) -> Iterator[pyarrow.RecordBatch]:
-    """What the history holds of what the log does not; the rest is told as lost."""
-    missing = error.lost
-    if missing.start >= error.start:  # not below the log: no history has it
-        lost = [Lost(missing.topic, missing.partition, missing.start, missing.end, error.why)]
-        tell(lost, fail=options.fail_on_data_loss)
-        return
-    held = part.history.held(part.at)
-    tell(below(part.at, missing.start, missing.end, error.start, held), fail=options.fail_on_data_loss)
-    if held is not None:
-        start, end = max(missing.start, held.start), min(missing.end, held.end)
-        if start < end:
-            yield from part.history.read(missing._replace(start=start, end=end), options.formatter.needed)
+    def _lose(self, lost: list[Lost]) -> None:
+        tell(lost, fail=self._options.fail_on_data_loss)
+        self._lost += lost
+        if lost and self._part.note is not None:
+            leave(self._client, self._part.note, self._part.at, self._lost)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -21,9 +22,11 @@ from pyspark.sql.streaming.datasource import (
 
 from levada.errors import LevadaError
 from levada.spark.admission import Limits, admitted
+from levada.spark.fetch import Range
 from levada.spark.following import Following, first, follow
 from levada.spark.history import History, history_of
-from levada.spark.losses import REPLACED, Lost, below, log, tell
+from levada.spark.losses import REPLACED, Lost, log, tell
+from levada.spark.notes import name_of, take
 from levada.spark.offsets import Bounds, Logs
 from levada.spark.options.positions import At
 from levada.spark.options.topics import SubscribePattern
@@ -57,6 +60,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: What the group's offsets were last set to.
         self._stored: Mapping[TopicPartition, int] = {}
         self._ends: Mapping[TopicPartition, int] = {}
+        #: Of the last batch that was planned.
+        self._slices: list[Slice] = []
+        self._run = uuid4().hex
         #: The offset that was made last.
         self._made: dict[str, Any] = {}
 
@@ -77,14 +83,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         there = self._found(first=False)
-        bounds = self._logs(there, {}, history_of(self._connected(), there.ids)).bounds
+        bounds = self._logs(there, {}, history_of(self._connected(), there.ids, self._options.history)).bounds
         self._target = {at: one.end for at, one in bounds.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; `start` itself where there is none yet. WrongOption, DataLost, ClientError."""
         before = StreamOffset.of_json(start)
         there = self._found(first=before is None)
-        history = history_of(self._connected(), there.ids)
+        history = history_of(self._connected(), there.ids, self._options.history)
         logs = self._logs(there, before.to if before else {}, history)
         if before is not None:
             self._store(before, there)
@@ -95,8 +101,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             following = follow(before, there, logs.bounds, history)
         to = self._admitted(following, logs.bounds, limit)
-        offset = StreamOffset(to, following.moved, there.ids, (*following.lost, *_holes(following, to, logs, history)))
-        tell(offset.lost, fail=self._options.fail_on_data_loss)
+        tell(following.lost, fail=self._options.fail_on_data_loss)
+        offset = StreamOffset(to, following.moved, there.ids, (*self._lost_by_tasks(logs.bounds), *following.lost))
         if before is not None and offset == before._replace(begins={}, lost=(), ids=there.ids):
             return start
         self._last_batch_s = time.monotonic()
@@ -138,13 +144,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = ranges(StreamOffset.of_json(start), stop)
         if end != self._made:
             wanted = [one for one in wanted if one.topic not in self._replaced(stop)]
-        history = history_of(self._connected(), {one.topic for one in wanted})
+        history = history_of(self._connected(), {one.topic for one in wanted}, self._options.history)
         parts = split(wanted, parts_min=self._options.partitions_min, offsets_max=self._options.task_offsets_max)
-        return [Slice(part, history) for part in parts]
+        self._slices = [Slice(part, history, self._note(part)) for part in parts]
+        return list(self._slices)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         if isinstance(partition, Slice):
             yield from rows_of(partition, self._options)
+
+    def _note(self, part: Range) -> str | None:
+        if self._options.fail_on_data_loss:
+            return None
+        return name_of(self._run, TopicPartition(part.topic, part.partition), part.start)
+
+    def _lost_by_tasks(self, bounds: Mapping[TopicPartition, Bounds]) -> list[Lost]:
+        """What the batch that is done did not find any more."""
+        slices, self._slices = self._slices, []
+        lost: list[Lost] = []
+        for one in slices:
+            if one.note is not None and (one.at not in bounds or one.range.start < bounds[one.at].start):
+                lost += take(self._connected(), one.note, one.at)
+        return lost
 
     def _replaced(self, end: StreamOffset) -> set[str]:
         """Topics of a batch that was planned by an earlier run, and that are others by now: their offsets mean something else."""
@@ -192,13 +213,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         client, self._client = self._client, None
         if client is not None:
             client.close()
-
-
-def _holes(following: Following, to: Mapping[TopicPartition, int], logs: Logs, history: History) -> list[Lost]:
-    """What the batch will not find, between what the history holds and the log."""
-    holes: list[Lost] = []
-    for at, begin in following.begins.items():
-        start = logs.bounds[at].start
-        if begin < start:
-            holes += below(at, begin, to[at], start, history.held(at))
-    return holes
