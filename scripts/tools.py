@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bring what the tests and the benchmark need and pip cannot give: a JDK, Maven, kcat, Node, Kafka's jars, gRPC for Node.
+"""Bring what the tests and the benchmark need and pip cannot give: a JDK, Maven, kcat, Node, Kafka's jars, Spark's Kafka connector, gRPC for Node.
 
 Programs are installed with apt-get where this user may; elsewhere the command is printed and the exit status is 1.
 Libraries go to the cache directory ($LEVADA_CACHE, else ~/.cache/levada), fetched once by Maven and npm from wherever this
@@ -7,6 +7,7 @@ machine's are set up to look:
 
     kafka/libs/      a whole Apache Kafka: broker, command-line tools, Java clients
     clients-3.9/     the older Java clients, alone
+    spark-kafka/     Spark's own Kafka connector, for `spark.jars`
     node/            gRPC for Node
     nats/            with --bench: a newer Debian's nats-server, where this one's cannot sync before it acknowledges
 
@@ -45,7 +46,15 @@ JARS = {
         ("com.fasterxml.jackson.core", "jackson-databind", "2.21.2"),
         ("org.slf4j", "slf4j-simple", "1.7.36"),
     ],
+    "spark-kafka": [
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+        ("org.apache.kafka", "kafka-clients", "3.9.2"),
+        ("org.apache.commons", "commons-pool2", "2.12.1"),
+    ],
 }
+#: Nothing but what is named there: the rest of what they need is in the pyspark wheel, in other versions.
+ALONE = {"spark-kafka"}
 
 #: The same for npm.
 MODULES = {"node": ["@grpc/grpc-js@1.14.7", "@grpc/proto-loader@0.8.1"]}
@@ -56,7 +65,11 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <dependencies>{dependencies}</dependencies>
 </project>
 """
-DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+DEPENDENCY = """
+    <dependency>
+      <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{without}
+    </dependency>"""
+WITHOUT_ANY = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 
 def cache_dir() -> Path:
@@ -150,17 +163,20 @@ def fetch(directory: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         found = (
-            npm(MODULES[directory], Path(scratch)) if directory in MODULES else maven(JARS[directory], Path(scratch))
+            npm(MODULES[directory], Path(scratch))
+            if directory in MODULES
+            else maven(JARS[directory], Path(scratch), alone=directory in ALONE)
         )
         (found / ".complete").write_text(wanted(directory))
         shutil.rmtree(target, ignore_errors=True)
         found.rename(target)
 
 
-def maven(wants: list[tuple[str, str, str]], scratch: Path) -> Path:
-    """The jars, with everything they need."""
+def maven(wants: list[tuple[str, str, str]], scratch: Path, *, alone: bool) -> Path:
+    """The jars, with everything they need or alone."""
     pom, jars = scratch / "pom.xml", scratch / "jars"
-    pom.write_text(POM.format(dependencies="".join(DEPENDENCY.format(*jar) for jar in wants)))
+    without = WITHOUT_ANY if alone else ""
+    pom.write_text(POM.format(dependencies="".join(DEPENDENCY.format(*jar, without=without) for jar in wants)))
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
     subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *goal], check=True)
     return jars
