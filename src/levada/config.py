@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+#: Longest `levada.archive`.
+PLACE_LENGTH_MAX: Final = 2048
 
 Kind = Literal["boolean", "string", "int", "long", "double", "list"]
 
@@ -119,6 +122,15 @@ def _durability(text: str) -> None:
         Durability.parse(text)
     except InvalidConfig as reason:
         raise ValueError(str(reason).partition(": ")[2]) from None
+
+
+def _archive(text: str) -> None:
+    """Broker, archiver and Spark's executors all look for it, each from a directory of its own."""
+    is_uri = re.fullmatch(r"[a-z][a-z0-9+.-]*://\S+", text) is not None
+    if text and not is_uri and (not text.startswith("/") or text != text.strip()):
+        raise ValueError("must be an absolute path or a URI such as s3://bucket/orders; empty for none")
+    if len(text) > PLACE_LENGTH_MAX:
+        raise ValueError(f"must have at most {PLACE_LENGTH_MAX} characters")
 
 
 def _any(_text: str) -> None:
@@ -358,6 +370,15 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = _table(
         synonym="levada.dedup.window.ms",
     ),
     Setting(
+        "levada.dedup.entries.max",
+        "long",
+        "10000000",
+        "how many messages are remembered at most, with 50 bytes each; when more come, the oldest are forgotten before their window "
+        "has passed",
+        _number(1, 1_000_000_000),
+        synonym="levada.dedup.entries.max",
+    ),
+    Setting(
         "levada.dedup.sweep.ms",
         "long",
         str(MINUTE_MS),
@@ -372,6 +393,27 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = _table(
         "how long a native publisher waits for room before it is told that the broker is overloaded",
         _number(0, HOUR_MS),
         synonym="levada.enqueue.timeout.ms",
+    ),
+    Setting(
+        "levada.archive",
+        "string",
+        "",
+        "where the archiver keeps the topic's whole history as a Delta table; retention waits for it",
+        _archive,
+    ),
+    Setting(
+        "levada.archive.format",
+        "string",
+        "raw",
+        "what values are read as for the table's typed column: raw for none",
+        _one_of("raw", "json", "avro"),
+    ),
+    Setting(
+        "levada.archive.schema",
+        "string",
+        "",
+        "the schema for it: DDL for json, JSON for avro",
+        _any,
     ),
 )
 
@@ -436,8 +478,10 @@ class TopicConfig:
     dedup: str = "off"
     dedup_scope: str = "topic"
     dedup_window_ms: int = 30 * MINUTE_MS
+    dedup_entries_max: int = 10_000_000
     dedup_sweep_ms: int = MINUTE_MS
     enqueue_timeout_ms: int = 5 * SECOND_MS
+    archive: str = ""
 
 
 def nearest_or_all(name: str, known: Iterable[str]) -> str:
@@ -454,9 +498,22 @@ def check_topic_settings(settings: Mapping[str, str]) -> None:
         setting.validate(value)
 
 
+def _check_archive(settings: Mapping[str, str]) -> None:
+    """Settings that do not go together."""
+    if settings.get("levada.archive") and "compact" in settings.get("cleanup.policy", ""):
+        raise InvalidConfig(
+            f"cleanup.policy={settings['cleanup.policy']!r} and levada.archive do not go together: an archive holds every "
+            "record, and compaction removes some before it could; cleanup.policy must be delete"
+        )
+    kind = settings.get("levada.archive.format", "raw")
+    if kind != "raw" and not settings.get("levada.archive.schema"):
+        raise InvalidConfig(f"levada.archive.format={kind!r}: levada.archive.schema must say the fields")
+
+
 def topic_config(overrides: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> TopicConfig:
     """The typed settings of a topic: its own overrides, over the broker's `[topic]` defaults, over ours."""
     check_topic_settings(overrides)
+    _check_archive(overrides)
     return _parse({**(defaults or {}), **overrides})
 
 
@@ -468,9 +525,11 @@ def _parse(given: Mapping[str, str]) -> TopicConfig:
         return int(value(name))
 
     policies = {part.strip() for part in value("cleanup.policy").split(",")}
+    archive = value("levada.archive")
     return TopicConfig(
-        compact="compact" in policies,
-        delete="delete" in policies,
+        # Of a topic with an archive, compact can only be the default of all topics: see _check_archive.
+        compact="compact" in policies and not archive,
+        delete="delete" in policies or bool(archive),
         compression_type=value("compression.type"),
         delete_retention_ms=number("delete.retention.ms"),
         file_delete_delay_ms=number("file.delete.delay.ms"),
@@ -494,8 +553,10 @@ def _parse(given: Mapping[str, str]) -> TopicConfig:
         dedup=value("levada.dedup"),
         dedup_scope=value("levada.dedup.scope"),
         dedup_window_ms=number("levada.dedup.window.ms"),
+        dedup_entries_max=number("levada.dedup.entries.max"),
         dedup_sweep_ms=number("levada.dedup.sweep.ms"),
         enqueue_timeout_ms=number("levada.enqueue.timeout.ms"),
+        archive=archive,
     )
 
 
@@ -539,6 +600,8 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         check_topic_settings(self.topic)
+        if self.topic.get("levada.archive"):
+            raise InvalidConfig("levada.archive has no default for all topics: each has a table of its own")
         for name, value in self.settings.items():
             setting = BROKER_SETTINGS.get(name)
             if setting is None:

@@ -111,6 +111,21 @@ async def test_what_native_clients_do_is_counted(server: Server) -> None:
     assert found.value("levada_publish_latency_seconds_count", front="native") == 3
 
 
+async def test_how_far_the_archive_is_behind_is_told(server: Server) -> None:
+    await server.engine.create(TopicSpec(name="t", partitions=1, settings={"levada.archive": "/lake/t"}))
+    at = At("t", 0)
+    async with connect_async(await grpc_client(server)) as client:
+        await client.stream.Publish(pb.PublishRequest(topic="t", records=[record(b"x")] * 5))
+    await server.engine.commit_offsets("__levada.archive", {at: Committed(2)})
+    await server.engine.commit_offsets("__levada.keyless", {at: Committed(1)})
+    server.engine.partition(*at).shrinker.waiting_bytes = 17
+    found = await scrape(server)
+    place = {"topic": "t", "partition": "0"}
+    assert found.value("levada_group_lag_messages", group="__levada.archive", **place) == 3
+    assert found.value("levada_group_lag_messages", group="__levada.keyless", **place) is None
+    assert found.value("levada_retention_waiting_bytes", **place) == 17
+
+
 async def test_syncs_are_timed(tmp_path: Path) -> None:
     async with running(tmp_path / "data", {"levada.durability": "fsync"}) as server:
         before = (await scrape(server)).value("levada_fsync_latency_seconds_count")

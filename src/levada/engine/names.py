@@ -24,6 +24,8 @@ NODES: Final = "__levada.nodes"
 KEPT_TOPICS: Final = frozenset({TOPICS, CONSUMER_OFFSETS, TRANSACTION_STATE})
 #: The offsets of this group are the topics' keyless counters (broker/publishing/spread.py): no group that anybody reads with.
 KEYLESS_GROUP: Final = "__levada.keyless"
+#: How far topics are archived: what lies below its offsets is in the topic's table (engine/embedded/archived.py).
+ARCHIVE_GROUP: Final = "__levada.archive"
 #: Every topic whose records only Levada itself has reason to write.
 INTERNAL_TOPICS: Final = frozenset(
     {

@@ -427,7 +427,7 @@ class Log:
                 self._unsynced.write(EPOCHS_FILE, self.epochs.encode())
 
     def retain(self, now_ms: int, *, floor: int | None = None) -> int:
-        """Delete segments that need not be kept (see retention.py), none that reaches beyond `floor`; returns their bytes.
+        """Delete segments that need not be kept (see retention.py), none that is needed from `floor` on; returns their bytes.
 
         Their files are renamed first; `purge` removes them. A damaged log keeps all it has. StorageFull, StorageFailed.
         """
@@ -457,6 +457,15 @@ class Log:
             yield partial(self._store.put_aside, aside, now_ms + self.config.file_delete_delay_ms)
             self._unsynced.renamed()
             return sum(segment.size for segment in aside.segments)
+        except OSError as reason:
+            raise _storage_error(self.path, reason) from reason
+
+    def overdue_bytes(self, now_ms: int) -> int:
+        """What `retain` would delete if nobody needed anything. May look at the disk. StorageFailed."""
+        if self.damage is not None or self._failure:
+            return 0
+        try:
+            return sum(segment.size for segment in self.segments[: self._count_expired(now_ms, None)])
         except OSError as reason:
             raise _storage_error(self.path, reason) from reason
 

@@ -81,6 +81,21 @@ def test_nothing_is_deleted_beyond_the_floor() -> None:
     assert log.start_offset == 27
 
 
+def test_what_was_trimmed_goes_though_somebody_would_have_needed_it() -> None:
+    log = aged(SimulatedDisk(), retention_ms=0)
+    log.trim(20)
+    assert log.retain(NOW_MS + 9 * DAY_MS, floor=5) > 0
+    assert (log.start_offset, bases(log)[0]) == (20, 18)
+
+
+def test_what_is_overdue_is_measured_without_the_floor() -> None:
+    log = aged(SimulatedDisk(), retention_ms=5 * HOUR_MS)
+    size = log.segments[0].size
+    log.retain(NOW_MS + 8 * HOUR_MS, floor=9)
+    assert log.overdue_bytes(NOW_MS + 8 * HOUR_MS) == 2 * size
+    assert log.start_offset == 9
+
+
 def test_a_compacted_log_deletes_only_what_was_trimmed() -> None:
     log = aged(SimulatedDisk(), retention_ms=0, compact=True, delete=False)
     assert log.retain(NOW_MS + 9 * DAY_MS) == 0

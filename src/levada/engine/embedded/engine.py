@@ -21,6 +21,7 @@ import structlog
 
 from levada.config import BrokerConfig, TopicConfig
 from levada.engine.embedded import reader
+from levada.engine.embedded.archived import ArchiveFloor
 from levada.engine.embedded.broker_settings import BrokerSettings
 from levada.engine.embedded.datadir import DataDir, DirectoryLock, raise_file_limit
 from levada.engine.embedded.housekeeping import Housekeeping
@@ -120,7 +121,7 @@ class EmbeddedEngine(Engine):
         )
         self._owners = Owners(self.transactions, self._at)
         #: Asked before retention deletes: the lowest offset of a partition that somebody still needs, or None.
-        self.retention_floors: list[Callable[[At], int | None]] = []
+        self.retention_floors: list[Callable[[At], int | None]] = [ArchiveFloor(self.config_of, self.offset_store)]
         #: Asked before an offset expires: may members of this group still read this topic?
         self.reads_topic: Callable[[str, str], bool] = lambda group, topic: False
         self._scrubber = Scrubber(

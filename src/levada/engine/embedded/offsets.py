@@ -70,6 +70,11 @@ class OffsetStore:
         """All committed offsets of a group; none for a group that nobody knows."""
         return {at: stored.committed for at, stored in self._table.offsets.get(group, {}).items()}
 
+    def committed(self, group: str, at: At) -> Committed | None:
+        """Where a group stands in one partition."""
+        stored = self._table.offsets.get(group, {}).get(at)
+        return None if stored is None else stored.committed
+
     def pending(self, group: str) -> set[At]:
         """Partitions for which an open transaction holds an offset of this group."""
         return set(self._table.holders.get(group, ()))

@@ -36,6 +36,8 @@ class Shrinker:
         self._compacting = asyncio.Lock()
         self._compaction: Compaction | None = None
         self._stopped: LevadaError | None = None
+        #: What retention found too old, or too much, the last time, and kept because it is still needed.
+        self.waiting_bytes = 0
 
     async def trim(self, before: int, end: int) -> int:
         """Delete what lies below `before`, which is at most the visible `end`; return the start, durable by then."""
@@ -60,7 +62,11 @@ class Shrinker:
             freed = await self._drive(self._log.retaining(now_ms, floor=floor))
             if self._log.start_offset != start:
                 self._shrunk()
+            self.waiting_bytes = await self._overdue(now_ms) if floor is not None else 0
             return freed
+
+    async def _overdue(self, now_ms: int) -> int:
+        return await self._workers(partial(self._log.overdue_bytes, now_ms))
 
     async def compact(self, now_ms: Callable[[], int]) -> None:
         """Compact the log if that is due."""

@@ -53,6 +53,10 @@ class Upkeep:
                 freed = await partition.shrinker.retain(self._now_ms(), self._floor_of(partition.at))
                 if freed:
                     _log.info("old segments deleted", partition=str(partition.at), bytes=freed)
+                if waiting := partition.shrinker.waiting_bytes:
+                    _log.warning(
+                        "old segments kept: they are not archived yet", partition=str(partition.at), bytes=waiting
+                    )
             except LevadaError as reason:
                 _log.warning("old segments not deleted", partition=str(partition.at), reason=str(reason))
             await asyncio.sleep(0)

@@ -16,6 +16,7 @@ from levada.broker.dedup import Counts
 from levada.engine.embedded.offset_table import OWN_PREFIX
 from levada.engine.embedded.partition import Partition
 from levada.engine.histogram import Histogram
+from levada.engine.names import ARCHIVE_GROUP
 from levada.engine.port import At
 from levada.errors import LevadaError
 from levada.fronts.http.exposition import Table, label
@@ -29,10 +30,17 @@ _PER_PARTITION: Final[Sequence[tuple[Literal["counter", "gauge"], str, str, Call
     ("counter", "levada_messages_out_total", "Records sent to readers.", lambda each: each.records_out),
     ("counter", "levada_bytes_out_total", "Bytes of records sent to readers.", lambda each: each.bytes_out),
     ("gauge", "levada_log_size_bytes", "Bytes of records on disk.", lambda each: each.log.size_bytes),
+    (
+        "gauge",
+        "levada_retention_waiting_bytes",
+        "Bytes that would be deleted if they were archived.",
+        lambda each: each.shrinker.waiting_bytes,
+    ),
 )
 _DEDUP: Final[Sequence[tuple[Literal["counter", "gauge"], str, str, Callable[[Counts], int]]]] = (
     ("counter", "levada_dedup_dropped_messages_total", "Repeats not stored again.", lambda each: each.dropped),
     ("counter", "levada_dedup_swept_entries_total", "Ids whose window has passed.", lambda each: each.swept),
+    ("counter", "levada_dedup_evicted_entries_total", "Ids forgotten too early.", lambda each: each.evicted),
     ("gauge", "levada_dedup_entries", "Ids remembered now.", lambda each: each.entries),
 )
 
@@ -145,7 +153,7 @@ class BrokerCollector:
     def _lags(self) -> Iterator[tuple[str, int]]:
         store = self._engine.offset_store
         for group in sorted(store.groups()):
-            if group.startswith(OWN_PREFIX):
+            if group.startswith(OWN_PREFIX) and group != ARCHIVE_GROUP:
                 continue
             name = label("group", group)
             for at, committed in store.fetch(group).items():

@@ -53,9 +53,17 @@ def free_bytes(sources: Sources) -> int:
 
 def _full(partitions: Sequence[Partition], free: int, now_ms: int) -> str:
     if free < ROOM_BYTES_MIN:
-        return f"{free} bytes are free on the disk"
+        return f"{free} bytes are free on the disk{_waiting(partitions)}"
     refused = [str(each.at) for each in partitions if each.full_ms and now_ms - each.full_ms < REFUSED_MS]
-    return f"a moment ago there was no room for a write to {_named(refused)}" if refused else ""
+    if not refused:
+        return ""
+    return f"a moment ago there was no room for a write to {_named(refused)}{_waiting(partitions)}"
+
+
+def _waiting(partitions: Sequence[Partition]) -> str:
+    """An archiver that is down fills the disk: then it is what somebody has to look after."""
+    waiting = sum(each.shrinker.waiting_bytes for each in partitions)
+    return f"; {waiting} bytes could go if they were archived" if waiting else ""
 
 
 def _recovering(sources: Sources) -> str:

@@ -43,6 +43,13 @@ async def test_a_disk_without_room_is_full_though_nobody_writes(tmp_path: Path) 
         assert free_bytes(Sources(engine=engine, node_name="n1")) > 0
 
 
+async def test_a_full_disk_says_how_much_waits_for_the_archive(tmp_path: Path) -> None:
+    async with running(tmp_path / "data") as engine:
+        at = await make_topic(engine)
+        engine.partition(*at).shrinker.waiting_bytes = 4711
+        assert wrong(engine, 0)["disk_full"].endswith("; 4711 bytes could go if they were archived")
+
+
 async def test_a_refused_write_tells_of_a_full_disk_for_a_while(tmp_path: Path) -> None:
     disk, clock = ScarceDisk(), Clock()
     async with running(tmp_path / "data", disk=disk, now_ms=clock) as engine:
