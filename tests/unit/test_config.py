@@ -15,7 +15,9 @@ def test_an_archive_is_an_absolute_path_or_a_uri(place: str) -> None:
     assert topic_config({"levada.archive": place}).archive == place
 
 
-@pytest.mark.parametrize("place", ["orders", "./orders", "~/orders", "s3:bucket", "://x", " /lake", "/lake ", "s3://a b"])
+@pytest.mark.parametrize(
+    "place", ["orders", "./orders", "~/orders", "s3:bucket", "://x", " /lake", "/lake ", "s3://a b"]
+)
 def test_an_archive_that_depends_on_where_one_stands_is_refused(place: str) -> None:
     with pytest.raises(InvalidConfig, match=r"levada\.archive=.*: must be an absolute path or a URI"):
         check_topic_settings({"levada.archive": place})
