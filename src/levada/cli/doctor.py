@@ -88,7 +88,7 @@ def _on(master: str) -> Iterator[Check]:
         yield look.Check("Spark", False, cause(error), "is the master up, and does this machine reach it?")
         return
     try:
-        yield from look.cluster(spark, look.needed())
+        yield from look.cluster(spark, look.NEEDED)
     finally:
         spark.stop()
 

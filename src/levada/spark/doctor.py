@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _INSTALL: Final = "pip install 'levada[spark]'"
+#: What the extra `spark` asks for.
+NEEDED: Final = {
+    "pyspark": ">=4.3,<4.4",
+    "pyarrow": ">=18",
+    "deltalake": ">=1.6.6",
+    "fastavro": ">=1.10",
+    "pandas": ">=2.2,<3",
+    "jinja2": ">=3.1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,7 @@ class Check:
 def here(bootstrap: str | None) -> Iterator[Check]:
     """This machine, and the broker if one is named. Nothing is started but `java -version`."""
     yield check_java()
-    yield from check_packages(needed(), _version)
+    yield from check_packages(NEEDED, _version)
     yield check_source()
     yield check_python(os.environ)
     yield from check_spark_home(os.environ)
@@ -60,19 +69,8 @@ def check_java(environment: Mapping[str, str] = os.environ) -> Check:
     return Check("Java", True, f"{found.version} ({found.path}, from {source})")
 
 
-def needed(distribution: str = "levada") -> dict[str, str]:
-    """What the extra `spark` asks for: package → versions, such as ">=4.3,<4.4"."""
-    found = {}
-    for line in metadata.requires(distribution) or ():
-        requirement, _, condition = line.partition(";")
-        named = re.match(r"\s*([A-Za-z0-9._-]+)\s*\(?([^)]*)\)?", requirement)
-        if named and re.search(r"""extra\s*==\s*['"]spark['"]""", condition):
-            found[named[1]] = named[2].strip()
-    return found
-
-
 def check_packages(wanted: Mapping[str, str], version_of: Callable[[str], str | None]) -> Iterator[Check]:
-    for name, versions in sorted(wanted.items(), key=lambda one: one[0] != "pyspark"):
+    for name, versions in wanted.items():
         version = version_of(name)
         if version is None:
             yield Check(name, False, "is not installed", _INSTALL)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from levada.spark.archive.place import filesystem, settle
+from levada.spark.archive.place import filesystem, make_directory, settle
 
 MiB: Final = 1 << 20
 #: A file is closed when it has this size.
@@ -31,6 +33,9 @@ _SCHEMA: Final = pa.schema(
 )
 #: Longer texts are not told as the least or the greatest of a file.
 _TEXT_MAX: Final = 64
+
+#: A directory of rows that have none of the partition's values.
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 Partition = tuple[str | None, ...]
 
@@ -96,8 +101,9 @@ class _File:
     def __init__(self, task: WriteFiles, partition: Partition, schema: pa.Schema) -> None:
         self._uri = task.uri
         self._partition = dict(zip(task.partition_by, partition, strict=True))
-        self._path = f"{task.batch:08d}-{uuid.uuid4().hex}.parquet"
+        self._path = f"{directory(self._partition)}{task.batch:08d}-{uuid.uuid4().hex}.parquet"
         self._about: list[pq.FileMetaData] = []
+        make_directory(task.uri, directory(self._partition))
         self._files = filesystem(task.uri)
         self._out = self._files.open_output_stream(self._path)
         self._writer = pq.ParquetWriter(
@@ -128,11 +134,16 @@ class _File:
 
     def discard(self) -> None:
         """It failed half way. What cannot be removed now, vacuum removes."""
-        try:
+        with contextlib.suppress(OSError):
+            self._writer.close()
             self._out.close()
             self._files.delete_file(self._path)
-        except OSError:
-            pass
+
+
+def directory(partition: Mapping[str, str | None]) -> str:
+    """Where files of a partition lie: `day=2026-01-31/`, as readers expect that go by names rather than by the log."""
+    named = (f"{name}={_NULL if value is None else quote(value, safe='')}/" for name, value in partition.items())
+    return "".join(named)
 
 
 def partition_text(value: Any) -> str | None:

@@ -24,9 +24,10 @@ def trigger_of(text: str) -> Trigger:
     """WrongDeclaration, naming what can be said."""
     if text == AVAILABLE_NOW:
         return Trigger(None)
-    found = re.fullmatch(r"\s*(\d+)\s*([a-z]+?)s?\s*", text) or re.fullmatch(r"\s*(\d+)\s*(ms|s)\s*", text)
-    if found is None or found[2] not in _UNITS_MS:
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", text)
+    unit_ms = found and (_UNITS_MS.get(found[2]) or _UNITS_MS.get(found[2].removesuffix("s")))
+    if not found or not unit_ms:
         raise WrongDeclaration(
             f'trigger={text!r} is not allowed; a time such as "10 seconds", "500 ms", "1 minute", or "{AVAILABLE_NOW}" is'
         )
-    return Trigger(int(found[1]) * _UNITS_MS[found[2]])
+    return Trigger(int(found[1]) * unit_ms)
