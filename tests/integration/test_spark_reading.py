@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from levada.errors import Unreachable
@@ -116,18 +117,27 @@ def test_offsets_for_each_partition(bootstrap: str) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"startingOffsets": '{"T": {"0": 1}}'}, "startingOffsets: 'nothing for T-1'"),
-        ({"startingOffsets": '{"T": {"0": 1, "1": 0, "2": 0}}'}, "startingOffsets: 'T-2' is not allowed; T-0, T-1 are"),
-        ({"endingOffsets": '{"T": {"0": 11, "1": 0}}'}, "endingOffsets: 'T-0: 11' is not allowed; 0 to 10 are there"),
+        ({"startingOffsets": '{"TOPIC": {"0": 1}}'}, "startingOffsets: 'nothing for TOPIC-1'"),
         (
-            {"startingOffsets": '{"T": {"0": 5, "1": 0}}', "endingOffsets": '{"T": {"0": 4, "1": 0}}'},
-            "startingOffsets: 'T-0: 5' is not allowed; at most its end is, which is 4",
+            {"startingOffsets": '{"TOPIC": {"0": 1, "1": 0, "2": 0}}'},
+            "startingOffsets: 'TOPIC-2' is not allowed; TOPIC-0, TOPIC-1 are",
         ),
-        ({"startingTimestamp": str(NOW_MS + 1_000)}, f"startingTimestamp: 'T-0: {NOW_MS + 1_000}' is not allowed"),
-        ({"startingOffsetsByTimestamp": '{"T": {"0": 1}}'}, "startingOffsetsByTimestamp: 'nothing for T-1'"),
-        ({"subscribe": "T,Tx"}, "subscribe: 'Tx' is not allowed; topics of the broker at"),
-        ({"assign": '{"T": [2]}'}, "assign: 'T-2' is not allowed; a partition is needed that is there: T has 2"),
-        ({"assign": '{"Tx": [0]}'}, "there is no topic Tx"),
+        (
+            {"endingOffsets": '{"TOPIC": {"0": 11, "1": 0}}'},
+            "endingOffsets: 'TOPIC-0: 11' is not allowed; 0 to 10 are there",
+        ),
+        (
+            {"startingOffsets": '{"TOPIC": {"0": 5, "1": 0}}', "endingOffsets": '{"TOPIC": {"0": 4, "1": 0}}'},
+            "startingOffsets: 'TOPIC-0: 5' is not allowed; at most its end is, which is 4",
+        ),
+        ({"startingTimestamp": str(NOW_MS + 1_000)}, f"startingTimestamp: 'TOPIC-0: {NOW_MS + 1_000}' is not allowed"),
+        ({"startingOffsetsByTimestamp": '{"TOPIC": {"0": 1}}'}, "startingOffsetsByTimestamp: 'nothing for TOPIC-1'"),
+        ({"subscribe": "TOPIC,TOPICx"}, "subscribe: 'TOPICx' is not allowed; topics of the broker at"),
+        (
+            {"assign": '{"TOPIC": [2]}'},
+            "assign: 'TOPIC-2' is not allowed; a partition is needed that is there: TOPIC has 2",
+        ),
+        ({"assign": '{"TOPICx": [0]}'}, "there is no topic TOPICx"),
         ({"subscribePattern": "nothing.*"}, "subscribePattern: 'nothing.*' is not allowed; it matches none"),
     ],
 )
@@ -137,10 +147,10 @@ def test_what_cannot_be_is_refused_before_anything_is_read(bootstrap: str, optio
     given = {"bootstrap": bootstrap, "subscribe": topic}
     if "assign" in options or "subscribePattern" in options:
         del given["subscribe"]
-    given |= {name: value.replace("T", topic) for name, value in options.items()}
+    given |= {name: value.replace("TOPIC", topic) for name, value in options.items()}
     with pytest.raises(WrongOption) as error:
         BatchReader(SourceOptions.of(given).for_batch()).partitions()
-    assert told.replace("T", topic) in str(error.value)
+    assert told.replace("TOPIC", topic) in str(error.value)
 
 
 def test_the_nearest_topic_is_named(bootstrap: str) -> None:
@@ -345,13 +355,15 @@ def test_a_group_that_cannot_be_committed_to_does_not_stop_the_stream(
     bootstrap: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = make_topic(bootstrap)
-    query = Query(bootstrap, topic, startingOffsets="earliest", groupId="")
-    assert query._options.group is None
-    query = Query(bootstrap, topic, startingOffsets="earliest", groupId="x" * 40_000)
     put(bootstrap, topic, numbered(2))
+    member = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{topic}-g", "auto.offset.reset": "earliest"})
+    member.subscribe([topic])
+    assert member.poll(20) is not None, "somebody is in the group"
+    query = Query(bootstrap, topic, startingOffsets="earliest", groupId=f"{topic}-g")
     assert query.batch() == numbered(2)
     put(bootstrap, topic, numbered(2, 2))
     assert query.batch() == numbered(2, 2)
+    member.close()
     assert "were not committed" in caplog.text
 
 
@@ -465,7 +477,7 @@ def test_a_checkpoint_of_something_else_is_refused(bootstrap: str) -> None:
 class Shelf(NoHistory):
     """Offsets 0 to 5 are kept."""
 
-    def held(self, at: TopicPartition) -> Held | None:
+    def held(self, at: TopicPartition, up_to: int = 0) -> Held | None:
         return Held(0, 6)
 
     def read(self, wanted: Range, columns: Sequence[str]) -> Any:

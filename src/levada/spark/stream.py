@@ -7,7 +7,7 @@ ended by closing it down, `stop` is not called. Executors read, knowing nothing 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _STARTING: Final = At("startingOffsets", "latest")
 #: A new leader may not know for a moment how far it can be read: so long is an end before what was read not believed.
 _SETTLE_S: Final = 3.0
+_HISTORY_S: Final = 60.0
 _STORE_TIMEOUT_MS: Final = 5_000
 
 
@@ -60,6 +61,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: What the group's offsets were last set to.
         self._stored: Mapping[TopicPartition, int] = {}
         self._ends: Mapping[TopicPartition, int] = {}
+        #: Of which topics, until when it is believed, and what it is.
+        self._history: tuple[frozenset[str], float, History] | None = None
         #: Of the last batch that was planned.
         self._slices: list[Slice] = []
         self._run = uuid4().hex
@@ -83,14 +86,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         there = self._found(first=False)
-        bounds = self._logs(there, {}, history_of(self._connected(), there.ids, self._options.history)).bounds
+        bounds = self._logs(there, {}, self._history_of(there.ids)).bounds
         self._target = {at: one.end for at, one in bounds.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; `start` itself where there is none yet. WrongOption, DataLost, ClientError."""
         before = StreamOffset.of_json(start)
         there = self._found(first=before is None)
-        history = history_of(self._connected(), there.ids, self._options.history)
+        history = self._history_of(there.ids)
         logs = self._logs(there, before.to if before else {}, history)
         if before is not None:
             self._store(before, there)
@@ -144,7 +147,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = ranges(StreamOffset.of_json(start), stop)
         if end != self._made:
             wanted = [one for one in wanted if one.topic not in self._replaced(stop)]
-        history = history_of(self._connected(), {one.topic for one in wanted}, self._options.history)
+        history = self._history_of(stop.ids)
         parts = split(wanted, parts_min=self._options.partitions_min, offsets_max=self._options.task_offsets_max)
         self._slices = [Slice(part, history, self._note(part)) for part in parts]
         return list(self._slices)
@@ -188,6 +191,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if first and not isinstance(wanted, SubscribePattern):  # a topic to match may be made later
             return all_found(self._connected(), wanted)
         return found(self._connected(), wanted)
+
+    def _history_of(self, topics: Collection[str]) -> History:
+        """What is kept of these topics; looked for now and then only, since an archive is not begun every day."""
+        now = time.monotonic()
+        topics = frozenset(topics)
+        if self._history is None or self._history[0] != topics or now > self._history[1]:
+            found = history_of(self._connected(), topics, self._options.history)
+            self._history = topics, now + _HISTORY_S, found
+        return self._history[2]
 
     def _logs(self, there: Found, read: Mapping[TopicPartition, int], history: History) -> Logs:
         deadline = time.monotonic() + _SETTLE_S

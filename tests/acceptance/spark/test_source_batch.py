@@ -133,7 +133,7 @@ def test_48_a_schema_of_the_users_must_be_the_sources(spark: SparkSession, levad
     reader = spark.read.format("levada").option("bootstrap", levada.bootstrap).option("subscribe", topic)
     reader = reader.option("columns", "offset,value")
     assert reader.schema("offset BIGINT, value BINARY").load().count() == 2
-    with pytest.raises(Exception, match="schema: .* is not allowed; what the options say is"):
+    with pytest.raises(Exception, match=r"schema: .* is not allowed; what the options say is"):
         reader.schema("offset BIGINT, value STRING").load().collect()
 
 

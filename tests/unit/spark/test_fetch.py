@@ -34,10 +34,7 @@ class Leader:
     def __call__(self, **_settings: Any) -> Leader:
         return self
 
-    def __enter__(self) -> Leader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         pass
 
     def begin_fetch(self, _at: Any, offset: int, **_limits: Any) -> int:

@@ -25,7 +25,7 @@ class Kept(NoHistory):
     def __init__(self, start: int, end: int) -> None:
         self._held = Held(start, end)
 
-    def held(self, at: TopicPartition) -> Held | None:
+    def held(self, at: TopicPartition, up_to: int = 0) -> Held | None:
         return self._held
 
 
