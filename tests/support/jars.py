@@ -25,7 +25,16 @@ def need(tool: str, found: bool) -> None:
 
 def jars(directory: str) -> str:
     """The class path of a directory of the cache: `kafka/libs` or `clients-3.9`."""
+    return f"{_complete(directory)}/*"
+
+
+def spark_connector() -> str:
+    """What `spark.jars` is given for Spark's own Kafka connector."""
+    return ",".join(sorted(str(jar) for jar in _complete("spark-kafka").glob("*.jar")))
+
+
+def _complete(directory: str) -> Path:
     path = cache_dir() / directory
     need(f"Kafka's jars ({directory})", (path / ".complete").exists())
     need("a JDK", bool(shutil.which("javac")))
-    return f"{path}/*"
+    return path

@@ -11,6 +11,7 @@ from levada.spark.session import session
 from support.brokers import Broker
 from support.kafka import KafkaBroker
 from support.levada import LevadaBroker
+from support.spark_cluster import SparkCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 def levada(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LevadaBroker]:
     """A Levada that does not wait for the disk."""
     with LevadaBroker(tmp_path_factory.mktemp("levada"), {"levada.durability": "os"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A real Spark standalone cluster with two workers; sessions on it are in processes of their own (support.spark_process)."""
+    with SparkCluster(tmp_path_factory.mktemp("cluster") / "spark") as running:
         yield running
 
 
