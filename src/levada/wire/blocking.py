@@ -27,6 +27,7 @@ from levada.wire.retry import ClientConfig, ClientSettings
 T = TypeVar("T")
 
 _READ_BYTES = 1 << 18
+_LAST_LOOK_S = 0.001
 
 
 class BlockingClient(Calls):
@@ -198,9 +199,8 @@ class _Connection:
 
     def _read(self, timeout_s: float, timeout_ms: int) -> bytes:
         try:
-            if timeout_s <= 0:
-                raise TimeoutError
-            self._socket.settimeout(timeout_s)
+            # What has come is read even when time is up: who asked may have been busy elsewhere.
+            self._socket.settimeout(max(timeout_s, _LAST_LOOK_S))
             data = self._socket.recv(_READ_BYTES)
         except TimeoutError:
             # Answers come in order, so nothing behind this one can be trusted to come either.

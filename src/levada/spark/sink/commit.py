@@ -24,7 +24,9 @@ from levada.wire.codes import RETRIABLE, ErrorCode
 __all__ = ["BatchSeen", "Commit", "Sinks", "transaction_timeout_ms"]
 
 _TRIES: Final = 3
+_AWAY: Final = (Unreachable, ConnectionLost, TimedOut)
 _TIMEOUT_MS_MIN: Final = MINUTE_MS
+_TIMEOUT_MS_LEAST: Final = 2_000
 #: What brokers allow unless told otherwise (`transaction.max.timeout.ms`).
 _TIMEOUT_MS_MAX: Final = 15 * MINUTE_MS
 #: A copy that is slower than this takes longer than its transaction may.
@@ -79,9 +81,7 @@ class Commit:
         # First without taking over: who is fenced must not disturb who is not.
         if self._counted and verdict(sinks.last_committed(asking.sink), asking) is Verdict.DONE:
             return False
-        timeout_ms = transaction_timeout_ms(sum(piece.size for source in self._sources for piece in source.pieces))
-        producer = client.transactional_producer(asking.sink, transaction_timeout_ms=timeout_ms)
-        producer.init()
+        producer = self._producer(client)
         seen: BatchSeen | None = None
         if self._counted:
             seen = sinks.last_committed(asking.sink)
@@ -100,12 +100,28 @@ class Commit:
                 producer.send({sinks.place(asking.sink): record})
             self._ending = True
             producer.commit()
+        except _AWAY:
+            raise  # whoever comes next takes the id over, and so aborts it
         except LevadaError:
             with contextlib.suppress(LevadaError):
                 producer.abort()
             raise
         free(client, sinks if self._counted else None, asking, looked)
         return True
+
+    def _producer(self, client: BlockingClient) -> BlockingTransactionalProducer:
+        """The owner of the sink's id, from now on. Brokers that allow transactions less time than ours would like get their way."""
+        timeout_ms = transaction_timeout_ms(sum(piece.size for source in self._sources for piece in source.pieces))
+        while True:
+            producer = client.transactional_producer(self._asking.sink, transaction_timeout_ms=timeout_ms)
+            try:
+                producer.init()
+            except BrokerRefused as refusal:
+                if refusal.code != ErrorCode.INVALID_TRANSACTION_TIMEOUT or timeout_ms < _TIMEOUT_MS_LEAST:
+                    raise
+                timeout_ms //= 2
+            else:
+                return producer
 
     def _copy(
         self, producer: BlockingTransactionalProducer, reading: BlockingClient, looked: dict[int, Looked]

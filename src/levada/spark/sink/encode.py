@@ -84,7 +84,7 @@ class _Draft:
         return done
 
     def _packed(self) -> tuple[memoryview, int]:
-        plain = memoryview(self.out)[: self.at]
+        plain = self.out.data[: self.at]
         if self.codec == NONE:
             return plain, NONE
         payload = compress(self.codec, plain[HEADER_SIZE:])
@@ -169,7 +169,7 @@ class Encoder:
         headers = no_headers(count) if columns.headers is None else headers_of(batch.column(columns.headers))
         sizes: Ints = np.empty(count, np.int64)
         nameless = measure(
-            keys.size, values.size, headers.at, headers.count, headers.names.size, headers.values.size, sizes
+            keys.size, values.size, headers.at, headers.number, headers.names.size, headers.values.size, sizes
         )
         if nameless >= 0:
             raise InvalidRecord("a header of a row has no key; only its value may be null", index=int(nameless))
@@ -219,7 +219,7 @@ class Encoder:
             raise UnknownTopic("a row has no topic: its column 'topic' is null, and there is no option topic")
         encoded = column.dictionary_encode()
         numbers = np.array([self._number(str(name)) for name in encoded.dictionary.to_pylist()], np.int32)
-        return numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+        return np.take(numbers, encoded.indices.to_numpy(zero_copy_only=False))
 
     def _number(self, topic: str) -> int:
         number = self._topics.get(topic)

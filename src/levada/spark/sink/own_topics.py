@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from levada.config import HOUR_MS, MINUTE_MS, SECOND_MS, MiB
 from levada.errors import BrokerRefused
+from levada.wire.apis import ApiKey
 from levada.wire.blocking import BlockingClient
 from levada.wire.codes import ErrorCode
 
@@ -53,11 +54,22 @@ SINKS: Final = OwnTopic(
 
 def have(client: BlockingClient, topic: OwnTopic) -> int:
     """Make the topic unless it is there; how many partitions it has."""
-    try:
-        return _partitions(client, topic)
-    except BrokerRefused as refusal:
-        if refusal.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
+    known = client.cluster.topics.get(topic.name)
+    if known is None:
+        if not _exists(client, topic.name):
+            _make(client, topic)
+        known = client.topics([topic.name])[topic.name]
+    return len(known.partitions)
+
+
+def _exists(client: BlockingClient, name: str) -> bool:
+    """Asked once: `client.topics` would wait a while for a topic that is not there."""
+    fields = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+    answer = client.request(ApiKey.METADATA, fields, repeatable=True)
+    return not any(topic.error_code for topic in answer.topics)
+
+
+def _make(client: BlockingClient, topic: OwnTopic) -> None:
     settings = dict(topic.settings)
     try:
         _create(client, topic, settings)
@@ -65,12 +77,6 @@ def have(client: BlockingClient, topic: OwnTopic) -> int:
         if refusal.code != ErrorCode.INVALID_CONFIG:
             raise
         _create(client, topic, {name: value for name, value in settings.items() if not name.startswith(OWN_PREFIX)})
-    return _partitions(client, topic)
-
-
-def _partitions(client: BlockingClient, topic: OwnTopic) -> int:
-    known = client.cluster.topics.get(topic.name) or client.topics([topic.name])[topic.name]
-    return len(known.partitions)
 
 
 def _create(client: BlockingClient, topic: OwnTopic, settings: Mapping[str, str]) -> None:

@@ -58,7 +58,7 @@ def no_places(rows: int) -> Places:
 
 def _found(offsets: pa.Buffer | None, validity: pa.Buffer | None, first: int, rows: int) -> tuple[Ints, Ints]:
     at, size = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    if rows:
+    if rows and offsets is not None:
         _find(np.frombuffer(offsets, np.int32), view(validity), first, at, size)
     return at, size
 

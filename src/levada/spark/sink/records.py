@@ -23,10 +23,10 @@ _HEADERS: Final = (int64[::1], int64[::1], *_PLACES, *_PLACES)
 
 
 class Headers(NamedTuple):
-    """Row i has the headers from `at[i]` on, `count[i]` of them; null is none."""
+    """Row i has the headers from `at[i]` on, `number[i]` of them; null is none."""
 
     at: Ints
-    count: Ints
+    number: Ints
     names: Places
     values: Places
 
@@ -96,7 +96,7 @@ def measure(keys, values, header_at, header_count, name_sizes, header_sizes, siz
 
 @compiled(types.UniTuple(int64, 3)(
     int64[::1], int64, int64, int64[::1], int64[::1], *_PLACES, *_PLACES, *_HEADERS, uint8[::1], int64, int64, int64, int64,
-    int64, int64,
+    int64,
 ))  # fmt: skip
 def fill(  # type: ignore[no-untyped-def]
     order, begin, end, sizes, times, key_data, key_at, key_size, value_data, value_at, value_size, header_at, header_count,
@@ -141,7 +141,7 @@ class Rows(NamedTuple):
         """See `fill`."""
         headers = self.headers
         done, at, max_time = fill(
-            order, begin, end, self.sizes, self.times, *self.keys, *self.values, headers.at, headers.count,
+            order, begin, end, self.sizes, self.times, *self.keys, *self.values, headers.at, headers.number,
             *headers.names, *headers.values, out, draft.at, limit, draft.count, draft.base_time, draft.max_time,
         )  # fmt: skip
         return int(done), int(at), int(max_time)

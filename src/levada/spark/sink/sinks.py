@@ -6,15 +6,16 @@ from collections.abc import Callable
 from typing import Final
 
 from levada.records.batch import Batch, batches
-from levada.records.build import build
-from levada.records.read import read, read_marker
 from levada.routing import partition_for
 from levada.spark.sink.claims import BatchSeen
 from levada.spark.sink.own_topics import SINKS, have
+from levada.spark.sink.single import opened, packed
 from levada.wire.answers import EARLIEST, TopicPartition
 from levada.wire.blocking import BlockingClient
 
 _FETCH_BYTES: Final = 8 << 20
+#: The type in the key of a transaction's marker: int16 version | int16 type.
+_COMMIT: Final = 1
 
 
 class Sinks:
@@ -65,18 +66,18 @@ class _Tail:
             return
         batch.check_crc()
         self.position = batch.next_offset
+        if not batch.record_count:
+            return  # compaction left it empty
+        key, value = opened(batch)
         if batch.is_control:
-            marker = read_marker(batch) if batch.record_count else None
-            if marker is not None:
-                ended = self._open.pop(batch.producer_id, {})
-                self.settled |= ended if marker.commit else {}
+            ended = self._open.pop(batch.producer_id, {})
+            if int.from_bytes(key[2:4], "big") == _COMMIT:
+                self.settled |= ended
             return
         into = self._open.setdefault(batch.producer_id, {}) if batch.is_transactional else self.settled
-        for record in read(batch):
-            if record.key is not None and record.value is not None:
-                into[record.key] = record.value
+        into[key] = bytes(value)
 
 
 def record_of(sink_id: str, seen: BatchSeen, now_ms: Callable[[], int]) -> memoryview:
     """A batch with the sink's record."""
-    return memoryview(build([(sink_id.encode(), seen.encoded())], timestamp_ms=now_ms()))
+    return packed(sink_id.encode(), seen.encoded(), now_ms())

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from levada.errors import BrokerRefused, LevadaError, RecordTooLarge
 from levada.records.batch import Batch, batches
 from levada.routing import murmur2
 from levada.spark.sink.own_topics import STAGE, have
-from levada.spark.sink.staged import OVERHEAD, StageKey, unwrapped, wrapped
+from levada.spark.sink.single import OVERHEAD, packed
+from levada.spark.sink.staged import StageKey, unwrapped
 from levada.wire.answers import TopicPartition
 from levada.wire.blocking import BlockingClient
 from levada.wire.calls.fetch import Ahead
@@ -49,25 +51,29 @@ class Source(NamedTuple):
 
 def hold(client: BlockingClient, key: StageKey, encoded: Iterable[tuple[str, int, memoryview, int]]) -> Source:
     """Stage these batches (topic, partition, data, rows). All of a task's go to one partition, where they keep their order."""
+    rest = iter(encoded)
+    first = next(rest, None)
+    if first is None:
+        return Source(key, 0, [])
     partitions = have(client, STAGE)
     at = TopicPartition(STAGE.name, (murmur2(key.sink.encode()) + key.task) % partitions)
     kept: list[tuple[str, int, int, int]] = []
 
-    def wrapping() -> Iterator[tuple[TopicPartition, memoryview]]:
+    def wrapped() -> Iterator[tuple[TopicPartition, memoryview]]:
         producer = client.init_producer_id()
-        for number, (topic, partition, data, rows) in enumerate(encoded):
+        for number, (topic, partition, data, rows) in enumerate(chain((first,), rest)):
             name = key._replace(number=number).encoded()
             if len(data) + len(name) + OVERHEAD > _BYTES_MAX:
                 raise RecordTooLarge(
                     f"a batch of {len(data)} bytes for {topic}-{partition} cannot be staged: {STAGE.name} takes "
                     f"{_BYTES_MAX} bytes. delivery=at_least_once needs no stage"
                 )
-            batch = Batch(wrapped(name, data, time.time_ns() // 1_000_000))
+            batch = Batch(packed(name, data, time.time_ns() // 1_000_000))
             batch.stamp_producer(*producer, number, transactional=False)
             kept.append((topic, partition, rows, len(data)))
             yield at, batch.view
 
-    appended = client.produce_stream(wrapping(), in_flight=IN_FLIGHT)
+    appended = client.produce_stream(wrapped(), in_flight=IN_FLIGHT)
     pieces = [Piece(one.base_offset, *rest) for one, rest in zip(appended, kept, strict=True)]
     if any(piece.offset < 0 for piece in pieces):
         raise StageLost(f"{at} knows a staged batch again, and not where it lies")

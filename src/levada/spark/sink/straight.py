@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from levada.records.batch import Batch
-from levada.wire.answers import TopicPartition
+from levada.wire.answers import ProducerId, TopicPartition
 from levada.wire.blocking import BlockingClient
 
 if TYPE_CHECKING:
@@ -22,8 +22,10 @@ def write(client: BlockingClient, encoded: Iterable[Encoded]) -> int:
 
     def stamped() -> Iterator[tuple[TopicPartition, memoryview]]:
         nonlocal written
-        producer, sequences = client.init_producer_id(), dict[TopicPartition, int]()
+        producer: ProducerId | None = None
+        sequences: dict[TopicPartition, int] = {}
         for one in encoded:
+            producer = producer or client.init_producer_id()
             at = TopicPartition(one.topic, one.partition)
             sequence = sequences.get(at, 0)
             Batch(one.data).stamp_producer(*producer, sequence, transactional=False)

@@ -62,7 +62,7 @@ def look_up(client: BlockingClient, topic: str) -> Target:
         known = [name for name, one in client.topics().items() if not one.is_internal]
         raise UnknownTopic(f"there is no topic {topic!r} to write to{nearest(topic, known)}") from None
     keys = (_SIZE, _CODEC, _ROUTER, _KEYLESS)
-    settings = {
+    settings: dict[str, str] = {
         name: entry.value
         for name, entry in client.describe_configs(topic, keys=keys).items()
         if name in keys and entry.value is not None
@@ -75,7 +75,7 @@ def look_up(client: BlockingClient, topic: str) -> Target:
         len(info.partitions),
         settings.get(_ROUTER, _KAFKAS_ROUTER),
         settings.get(_KEYLESS, "round_robin"),
-        int(settings.get(_SIZE, Target._field_defaults["bytes_max"])),
+        int(settings.get(_SIZE, TOPIC_SETTINGS[_SIZE].default)),
         codec if codec in _OWN_CODECS else None,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,7 +83,8 @@ class _Writing:
         from levada.spark.sink.encode import Encoder
 
         task, options = _Task(), self._options
-        with options.cluster.client() as client:
+        # It connects when there is a first row to write, which in a shuffle's many tasks there may not be.
+        with closing(options.cluster.client()) as client:
             encoder = Encoder(
                 self._columns,
                 Targets(client, self._target).of,
