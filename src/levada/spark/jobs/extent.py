@@ -1,0 +1,111 @@
+"""How much of a topic a job reads: from where to where, in each partition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, NamedTuple
+
+from levada.errors import InvalidRequest, OffsetOutOfRange
+from levada.spark.history import history_of
+from levada.spark.offsets import Logs
+from levada.spark.options.positions import Times
+from levada.wire.answers import TopicPartition
+from levada.wire.blocking import BlockingClient
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SAYS: Final = (
+    'earliest, latest, an offset, offsets such as {"0": 120, "1": 98}, or a time such as 2026-01-31T12:00:00Z'
+)
+
+#: Partition → offset.
+Offsets = Mapping[int, int]
+#: Partition → from this offset up to, not including, that.
+Ranges = Mapping[int, tuple[int, int]]
+
+
+class Moment(NamedTuple):
+    """The first record at or after this time, in each partition."""
+
+    timestamp_ms: int
+
+
+Where = Literal["earliest", "latest"] | int | Moment | Offsets
+
+
+def where(text: str, option: str) -> Where:
+    """As a person says it. InvalidRequest, naming what can be said."""
+    if text == "earliest" or text == "latest":
+        return text
+    if text.isdecimal():
+        return int(text)
+    if text.startswith("{"):
+        return _offsets(text, option)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(f"{option} {text!r}: must be {_SAYS}") from None
+    return Moment(((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1))
+
+
+def _offsets(text: str, option: str) -> Offsets:
+    try:
+        offsets = {int(partition): offset for partition, offset in json.loads(text).items()}
+    except (ValueError, AttributeError):
+        raise InvalidRequest(f"{option} {text!r}: must be {_SAYS}") from None
+    for partition, offset in offsets.items():
+        if partition < 0 or isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+            raise InvalidRequest(f"{option}: partition {partition}: {offset!r} is no offset; from 0 on they are")
+    return offsets
+
+
+class History:
+    """What there is of a topic now, its archive included: where each partition begins, and up to where it can be read."""
+
+    def __init__(self, client: BlockingClient, topic: str, partitions: int) -> None:
+        at = [TopicPartition(topic, partition) for partition in range(partitions)]
+        self._logs = Logs(client, at, history_of(client, [topic]), read_committed=True)
+        self.starts: Offsets = {one.partition: self._logs.earliest(one) for one in at}
+        self.ends: Offsets = {one.partition: self._logs.bounds[one].end for one in at}
+        #: Where the log itself begins; below it, records come from the archive.
+        self.log_starts: Offsets = {one.partition: self._logs.bounds[one].start for one in at}
+
+    def resolve(self, at: Where, option: str) -> dict[int, int]:
+        """The offset of each partition; one that is said for all of them is kept within what each holds. OffsetOutOfRange."""
+        if isinstance(at, Moment):
+            times = self._logs.resolve(Times(option, at.timestamp_ms, True), None)
+            return {one.partition: offset for one, offset in times.items()}
+        return placed(at, self.starts, self.ends, option)
+
+
+def placed(at: Where, starts: Offsets, ends: Offsets, option: str) -> dict[int, int]:
+    """See `History.resolve`."""
+    if at == "earliest":
+        return dict(starts)
+    if at == "latest":
+        return dict(ends)
+    if isinstance(at, int):
+        return {p: max(starts[p], min(at, ends[p])) for p in starts}
+    assert isinstance(at, Mapping)
+    for partition, offset in at.items():
+        if partition not in starts:
+            raise OffsetOutOfRange(f"{option}: there is no partition {partition}; 0 to {len(starts) - 1} are")
+        low, high = starts[partition], ends[partition]
+        if not low <= offset <= high:
+            raise OffsetOutOfRange(
+                f"{option}: partition {partition} has no offset {offset}; {low} to {high} are", start=low, end=high
+            )
+    if missing := sorted(set(starts) - set(at)):
+        raise OffsetOutOfRange(f"{option}: no offset is given for partition {missing[0]}; each needs one")
+    return dict(at)
+
+
+def between(starts: Offsets, ends: Offsets) -> dict[int, tuple[int, int]]:
+    """The partitions in which something lies between the two."""
+    return {p: (starts[p], ends[p]) for p in sorted(ends) if starts[p] < ends[p]}
+
+
+def size(ranges: Ranges) -> int:
+    """How many offsets these are: at least as many as there are records."""
+    return sum(end - start for start, end in ranges.values())

@@ -1,0 +1,58 @@
+"""From where to where, as a person says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from levada.errors import InvalidRequest, OffsetOutOfRange
+from levada.spark.jobs.extent import Moment, Where, between, placed, size, where
+
+STARTS, ENDS = {0: 5, 1: 0}, {0: 20, 1: 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+        ("12", 12),
+        ('{"0": 7, "1": 3}', {0: 7, 1: 3}),
+        ("1970-01-01T00:00:01Z", Moment(1000)),
+        ("1970-01-01T01:00:01+01:00", Moment(1000)),
+        ("1970-01-01T00:00:01", Moment(1000)),
+    ],
+)
+def test_places_can_be_said_in_five_ways(text: str, meant: Where) -> None:
+    assert where(text, "--from") == meant
+
+
+@pytest.mark.parametrize("text", ["soon", "-3", '{"0": -1}', '{"0": 1.5}', '{"x": 1}', "[1]", "{", '{"0": true}'])
+def test_anything_else_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="--from"):
+        where(text, "--from")
+
+
+def test_one_offset_for_all_is_kept_within_what_each_partition_holds() -> None:
+    assert placed(10, STARTS, ENDS, "--to") == {0: 10, 1: 8}
+    assert placed(1, STARTS, ENDS, "--to") == {0: 5, 1: 1}
+    assert placed("earliest", STARTS, ENDS, "--to") == STARTS
+    assert placed("latest", STARTS, ENDS, "--to") == ENDS
+
+
+@pytest.mark.parametrize(
+    ("offsets", "said"),
+    [
+        ({0: 4, 1: 0}, "partition 0 has no offset 4; 5 to 20 are"),
+        ({0: 21, 1: 0}, "partition 0 has no offset 21"),
+        ({0: 5}, "no offset is given for partition 1"),
+        ({0: 5, 1: 0, 2: 0}, "there is no partition 2; 0 to 1 are"),
+    ],
+)
+def test_offsets_by_partition_must_be_there(offsets: dict[int, int], said: str) -> None:
+    with pytest.raises(OffsetOutOfRange, match=said):
+        placed(offsets, STARTS, ENDS, "--to")
+
+
+def test_ranges_are_where_something_lies() -> None:
+    assert between(STARTS, {0: 5, 1: 8}) == {1: (0, 8)}
+    assert size(between(STARTS, ENDS)) == 23
