@@ -9,11 +9,11 @@ Logs and scratch lie in its directory. Nothing outlives the `with`, nor the proc
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -25,7 +25,6 @@ from support.jars import need
 from support.wait import wait_until
 
 START_TIMEOUT_S = 60.0
-SPARK_CLASS = Path(sys.executable).with_name("spark-class")
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -72,7 +71,17 @@ class SparkCluster:
         return self._daemon(name, WORKER, *offer, self.master)
 
     def _daemon(self, name: str, main_class: str, *arguments: str) -> Daemon:
-        command = [str(SPARK_CLASS), main_class, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments]
+        command = [
+            str(spark_home() / "bin" / "spark-class"),
+            main_class,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--webui-port",
+            "0",
+            *arguments,
+        ]
         daemon = Daemon(command, self.home / "logs" / f"{name}.txt", self._environment())
         self._daemons.append(daemon)
         return daemon
@@ -82,6 +91,7 @@ class SparkCluster:
         options = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false"
         return {
             **kept,
+            "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.home / "scratch"),
             "SPARK_CONF_DIR": str(self.home / "conf"),
@@ -118,6 +128,13 @@ class SparkCluster:
 
     def __exit__(self, *_exc: object) -> None:
         self.stop()
+
+
+def spark_home() -> Path:
+    """Where the wheel is; the scripts it puts beside Python find it only with Python's directory on the path."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent
 
 
 def _runs(pid: int, program: str) -> bool:
