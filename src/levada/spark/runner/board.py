@@ -17,6 +17,7 @@ from levada.spark.runner.records import (
     WANTED,
     Actual,
     RunnerSeen,
+    V,
     Wanted,
     decoded,
     encoded,
@@ -119,7 +120,7 @@ class Board:
         self.ledger.wanted[name] = wish
 
 
-def _put(into: dict[str, Wanted] | dict[str, Actual], name: str, value: bytes | None, kind: type) -> None:
+def _put(into: dict[str, V], name: str, value: bytes | None, kind: type[V]) -> None:
     found = None if value is None else decoded(kind, value)
     if found is not None:
         into[name] = found

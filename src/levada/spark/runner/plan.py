@@ -94,14 +94,15 @@ class _Unit:
     seen: str
     #: The version whose declarations hold; empty before the first that loaded.
     loaded: str = ""
-    loading: bool = False
+    #: The version that is being loaded; empty when none is.
+    loading: str = ""
     names: Sequence[str] = ()
     trouble: Trouble | None = None
 
 
 @dataclass(slots=True)
 class _Pipeline:
-    """One pipeline. `run` is (version, epoch) of what was started last; `done` what ended by itself, having nothing more to do."""
+    """One pipeline. `run` is (unit, version, epoch) of what was started last; `done` what ended by itself, having nothing more to do."""
 
     name: str
     unit: str = ""
@@ -109,8 +110,8 @@ class _Pipeline:
     declared: bool = False
     others: Sequence[str] = ()
     phase: _Phase = _Phase.IDLE
-    run: tuple[str, int] = ("", -1)
-    done: tuple[str, int, int] | None = None
+    run: tuple[str, str, int] = ("", "", -1)
+    done: tuple[str, str, int, int] | None = None
     began: float = 0.0
     asked: int | None = None
     trouble: Trouble | None = None
@@ -137,18 +138,18 @@ class Plan:
                 kept.trouble = None
             wish = wanted.get(kept.name, AS_DECLARED)
             wants = kept.declared and kept.version != "" and wish.run
-            if kept.phase is _Phase.RUNNING and not (wants and kept.run == (kept.version, wish.epoch)):
+            if kept.phase is _Phase.RUNNING and not (wants and kept.run == (kept.unit, kept.version, wish.epoch)):
                 kept.phase = _Phase.STOPPING
                 actions.append(Stop(kept.name))
             elif kept.phase is _Phase.IDLE and wants and self._is_due(kept, wish, now):
-                kept.phase, kept.run, kept.began = _Phase.STARTING, (kept.version, wish.epoch), now
+                kept.phase, kept.run, kept.began = _Phase.STARTING, (kept.unit, kept.version, wish.epoch), now
                 actions.append(Start(kept.name, kept.unit, kept.version, wish.epoch))
             elif kept.phase is _Phase.IDLE and not wish.run:
                 kept.trouble = None
         return actions
 
     def _is_due(self, kept: _Pipeline, wish: Wanted, now: float) -> bool:
-        if kept.done == (kept.version, wish.epoch, wish.asked):
+        if kept.done == (kept.unit, kept.version, wish.epoch, wish.asked):
             return False
         return kept.trouble is None or now >= kept.trouble.next_at
 
@@ -196,7 +197,7 @@ class Plan:
         for name, unit in self._units.items():
             if unit.loading or unit.seen == unit.loaded or (unit.trouble and now < unit.trouble.next_at):
                 continue
-            unit.loading = True
+            unit.loading = unit.seen
             yield Load(name, unit.seen)
 
     @property
@@ -206,18 +207,24 @@ class Plan:
 
     def loaded(self, unit: str, version: str, names: Sequence[str]) -> None:
         """The unit declares these pipelines."""
-        if (found := self._units.get(unit)) is None:
+        if (found := self._loading(unit, version)) is None:
             return
-        found.loading, found.loaded, found.names, found.trouble = False, version, tuple(names), None
+        found.loaded, found.names, found.trouble = version, tuple(names), None
         self._assign()
 
     def not_loaded(self, unit: str, version: str, now: float, cause: str, detail: str = "") -> None:
         """The unit cannot be read. What it declared before still holds."""
-        if (found := self._units.get(unit)) is None:
-            return
-        found.loading = False
-        if found.seen == version:
+        found = self._loading(unit, version)
+        if found is not None and found.seen == version:
             found.trouble = _worse(found.trouble, now, cause, detail)
+
+    def _loading(self, unit: str, version: str) -> _Unit | None:
+        """The unit whose loading has ended; None where this is the late answer of one that was gone meanwhile."""
+        found = self._units.get(unit)
+        if found is None or found.loading != version:
+            return None
+        found.loading = ""
+        return found
 
     def started(self, name: str, now: float) -> None:
         """It runs."""
@@ -264,8 +271,8 @@ class Plan:
         if kept.told is None or kept.told[0] is not state:
             kept.told = (state, now)
         busy = kept.phase is not _Phase.IDLE
-        version, epoch = kept.run if busy else (kept.version, wish.epoch)
-        return Status(kept.name, state, kept.told[1], kept.unit, version, epoch, trouble, self._note(kept, unit))
+        of, version, epoch = kept.run if busy else (kept.unit, kept.version, wish.epoch)
+        return Status(kept.name, state, kept.told[1], of, version, epoch, trouble, self._note(kept, unit))
 
     def _state(self, kept: _Pipeline, wish: Wanted) -> State:
         if kept.phase is not _Phase.IDLE:
@@ -278,7 +285,7 @@ class Plan:
             return State.FAILED
         if not kept.version:
             return State.FAILED if self._units[kept.unit].trouble else State.STARTING
-        if kept.done == (kept.version, wish.epoch, wish.asked):
+        if kept.done == (kept.unit, kept.version, wish.epoch, wish.asked):
             return State.FINISHED
         return State.STARTING
 

@@ -1,0 +1,176 @@
+"""`levada runner` in a process of its own, and what a person at a terminal does beside it.
+
+with Runners(levada, tmp_path) as runners:
+    runners.write("copy.py", COPY)
+    runners.start()
+    runners.await_state("copy", "running")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from levada.records.build import build
+from levada.records.read import read_all
+from levada.spark.runner.board import Board
+from levada.wire.answers import EARLIEST, LATEST, READ_COMMITTED, TopicPartition
+from levada.wire.blocking import BlockingClient
+from support.brokers import Broker
+from support.wait import wait_until
+
+COMMAND = [sys.executable, "-m", "levada"]
+#: A JVM has to start, on a busy machine.
+START_S = 90.0
+END_S = 60.0
+
+
+class Runners:
+    """A directory of pipelines, a home for their checkpoints, and one runner after another."""
+
+    def __init__(self, broker: Broker, home: Path) -> None:
+        self.broker = broker
+        self.pipelines, self.home = home / "pipelines", home / "home"
+        self.output = home / "runner.txt"
+        self.pipelines.mkdir(parents=True)
+        self.process: subprocess.Popen[bytes] | None = None
+        #: Everything that a runner started: it must be gone when the runner is.
+        self.family: list[psutil.Process] = []
+        self.client = BlockingClient(broker.bootstrap)
+
+    def write(self, name: str, text: str) -> None:
+        """Put a file in the directory, as an editor does: whole."""
+        draft = self.pipelines / f".{name}.new"
+        draft.write_text(textwrap.dedent(text))
+        draft.replace(self.pipelines / name)
+
+    def command(self) -> list[str]:
+        where = ["--bootstrap", self.broker.bootstrap, "--home", str(self.home), "--pipelines", str(self.pipelines)]
+        return [*COMMAND, "runner", "--json", "--master", "local[2]", *where]
+
+    def start(self) -> None:
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                self.command(), stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.pipelines.parent
+            )
+        count = len(self.events("ready"))
+        wait_until(lambda: len(self.events("ready")) > count or self._ended(), START_S, self.text)
+        assert not self._ended(), self.text()
+        self.family = [*self._own().children(recursive=True), self._own()]
+
+    def _own(self) -> psutil.Process:
+        assert self.process is not None
+        return psutil.Process(self.process.pid)
+
+    def _ended(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
+    def text(self) -> str:
+        return self.output.read_text(errors="replace")
+
+    def events(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
+        """What it said, of this kind and with these fields."""
+        found = []
+        for line in self.text().splitlines() if self.output.exists() else ():
+            if line.startswith("{") and line.endswith("}"):
+                said = json.loads(line)
+                if said.get("event") == kind and all(said.get(name) == value for name, value in fields.items()):
+                    found.append(said)
+        return found
+
+    def end(self, how: signal.Signals) -> int:
+        """Its exit code, when it and all it started are gone."""
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        if process.poll() is None:
+            own = psutil.Process(process.pid)
+            self.family = [*own.children(recursive=True), own]
+        process.send_signal(how)
+        try:
+            code = process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"the runner did not end within {END_S} s of {how.name}:\n{self.text()}") from None
+        wait_until(lambda: not self.left_behind(), END_S, lambda: f"left behind: {self.left_behind()}")
+        return code
+
+    def left_behind(self) -> list[psutil.Process]:
+        return [one for one in self.family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+    def levada(self, *words: str, code: int = 0) -> str:
+        """What a command prints."""
+        environment = {**os.environ, "LEVADA_BOOTSTRAP": self.broker.bootstrap}
+        done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, env=environment, timeout=120)
+        assert done.returncode == code, done.stdout + done.stderr + self.text()
+        return done.stdout + done.stderr
+
+    def listed(self) -> dict[str, dict[str, Any]]:
+        """`levada pipeline list`, by name."""
+        found = json.loads(self.levada("pipeline", "list", "--json"))
+        return {one["pipeline"]: one for one in found["pipelines"]}
+
+    def state(self, name: str) -> dict[str, Any]:
+        one = Board(self.client).read().actual.get(name)
+        return {"state": None} if one is None else {"state": str(one.state), "cause": one.cause, "actual": one}
+
+    def await_state(self, name: str, *states: str, timeout_s: float = END_S) -> Any:
+        """How it is, once it is so."""
+        wait_until(
+            lambda: self.state(name)["state"] in states,
+            timeout_s,
+            lambda: f"{name} is {self.state(name)['state']}, not {' or '.join(states)}: {self.text()[-3000:]}",
+        )
+        return self.state(name)["actual"]
+
+    def create(self, *topics: str, partitions: int = 2) -> None:
+        for topic in topics:
+            self.client.create_topic(topic, partitions)
+
+    def feed(self, topic: str, ids: Iterable[int], partition: int = 0) -> None:
+        """JSON records {"id": …}."""
+        self.client.produce((topic, partition), build([(None, json.dumps({"id": one}).encode()) for one in ids]))
+
+    def ids(self, topic: str, partitions: int = 2) -> list[int]:
+        """Of all committed records, sorted."""
+        found: list[int] = []
+        for partition in range(partitions):
+            at = TopicPartition(topic, partition)
+            position = self.client.list_offsets({at: EARLIEST})[at].offset
+            end = self.client.list_offsets({at: LATEST}, isolation=READ_COMMITTED)[at].offset
+            while position < end:
+                got = self.client.fetch({at: position}, isolation=READ_COMMITTED)[at]
+                last = position
+                for record in read_all(
+                    got.records, from_offset=position, aborted=got.aborted or (), committed_only=True
+                ):
+                    found.append(json.loads(record.value or b"{}")["id"])
+                    last = record.offset + 1
+                position = last if last > position else end
+        return sorted(found)
+
+    def await_ids(self, topic: str, ids: Iterable[int], timeout_s: float = END_S) -> None:
+        """Exactly these have arrived, each once."""
+        wanted = sorted(ids)
+        wait_until(
+            lambda: len(self.ids(topic)) >= len(wanted), timeout_s, lambda: f"{self.ids(topic)}\n{self.text()[-3000:]}"
+        )
+        assert self.ids(topic) == wanted
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self.process is not None:
+            self.end(signal.SIGKILL)
+        self.client.close()
