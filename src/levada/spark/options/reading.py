@@ -21,6 +21,7 @@ T = TypeVar("T", bound=str)
 _TRUE: Final = ("true", "1", "yes")
 _FALSE: Final = ("false", "0", "no")
 _DURATION: Final = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?|d|days?)?")
+_OF_A_TABLE: Final = frozenset(("provider", "owner", "comment", "location", "external", "is_managed_location"))
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -56,7 +57,8 @@ class Given:
     """The options of one read or write. Whoever takes one makes its name known, whether it is there or not."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._values = {name.lower(): str(value) for name, value in options.items()}
+        given = {name.lower(): str(value) for name, value in options.items()}
+        self._values = {name: value for name, value in given.items() if not _is_of_a_table(name)}
         #: By their names in lower case, as they are documented.
         self._known: dict[str, str] = {}
 
@@ -159,6 +161,11 @@ class Given:
         for known, documented in self._known.items():
             hint = hint.replace(f"did you mean {known}?", f"did you mean {documented}?")
         raise UnknownOption(name, hint or f"; {', '.join(sorted(self._known.values(), key=str.lower))} are")
+
+
+def _is_of_a_table(name: str) -> bool:
+    """Whether Spark itself added it, as it does for CREATE TABLE: what a table is, and its options once more."""
+    return name in _OF_A_TABLE or name.startswith("option.")
 
 
 def _either(words: Collection[str]) -> str:
