@@ -17,6 +17,7 @@ from levada.client.producer import AsyncProducer
 from levada.client.records import Record
 from levada.client.routes import Routes
 from levada.client.serializers import BYTES, Serializer
+from levada.client.shortcut import Shortcut
 from levada.client.wanted import OnChange, Start, Wanted
 from levada.errors import InvalidRequest
 from levada.v1 import stream_pb2 as pb
@@ -36,6 +37,7 @@ class AsyncClient:
     def __init__(self, address: str, *, timeout_ms: int = 30_000, client_id: str = "") -> None:
         self._channel = Channel(address, timeout_ms=timeout_ms, client_id=client_id)
         self._routes = Routes(self._channel)
+        self._shortcut = Shortcut(self._channel)
         self._made: WeakSet[AsyncProducer | AsyncConsumer] = WeakSet()
         self._closed = False
         #: Topics, groups, the cluster.
@@ -77,6 +79,7 @@ class AsyncClient:
         producer = AsyncProducer(
             self._channel,
             self._routes,
+            self._shortcut,
             linger_ms=linger_ms,
             batch_bytes=batch_bytes,
             acks=acks,
@@ -191,6 +194,7 @@ class AsyncClient:
             failures = await asyncio.gather(*(each.close() for each in list(self._made)), return_exceptions=True)
         finally:
             await self._routes.close()
+            await self._shortcut.close()
             await self._channel.close()
         for failure in failures:
             if isinstance(failure, BaseException):

@@ -47,9 +47,9 @@ class Draft:
 
     __slots__ = (
         "_callbacks",
-        "_event",
         "_futures",
         "_hurry",
+        "_latch",
         "_left",
         "_lock",
         "deadline",
@@ -89,7 +89,8 @@ class Draft:
         self._left = 1
         self._lock = lock
         self._hurry = hurry
-        self._event: threading.Event | None = None
+        #: Held until it is done. An Event would do the same in Python, at 20 µs a wait.
+        self._latch: threading.Lock | None = None
         self._futures: list[asyncio.Future[None]] | None = None
         self._callbacks: list[tuple[Delivery, Callback]] | None = None
 
@@ -125,10 +126,10 @@ class Draft:
     def _finish(self) -> None:
         with self._lock:
             self.done = True
-            event, futures, callbacks = self._event, self._futures, self._callbacks
-            self._event = self._futures = self._callbacks = None
-        if event is not None:
-            event.set()
+            latch, futures, callbacks = self._latch, self._futures, self._callbacks
+            self._latch = self._futures = self._callbacks = None
+        if latch is not None:
+            latch.release()
         for future in futures or ():
             if not future.done():
                 future.set_result(None)
@@ -162,12 +163,15 @@ class Draft:
         with self._lock:
             if self.done:
                 return
-            event = self._event
-            if event is None:
-                event = self._event = threading.Event()
+            latch = self._latch
+            if latch is None:
+                latch = self._latch = threading.Lock()
+                latch.acquire()
         self.hurry()
-        if not event.wait(timeout):
+        if not latch.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
             raise TimedOut(f"topic {self.topic}: no answer within {timeout} s; the record is still on its way")
+        # Others may wait, too.
+        latch.release()
 
     def future(self) -> asyncio.Future[None]:
         """Done when the draft is. For the loop's own thread."""

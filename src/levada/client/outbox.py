@@ -17,7 +17,8 @@ from levada.client.draft import Draft
 from levada.client.parcel import parcels_of, spread_out
 from levada.client.route import SPREAD
 from levada.client.routes import Routes
-from levada.client.sender import Sender
+from levada.client.sender import Sender, Talk
+from levada.client.shortcut import PUBLISH_STREAM, Conversation, Shortcut
 from levada.client.spreader import Spreader
 from levada.errors import LevadaError, TimedOut
 from levada.v1 import stream_pb2 as pb
@@ -33,6 +34,7 @@ class Outbox:
         self,
         channel: Channel,
         routes: Routes,
+        shortcut: Shortcut,
         *,
         linger_ms: float,
         batch_bytes: int,
@@ -56,8 +58,15 @@ class Outbox:
             wake=self._wake,
             loop_thread=threading.get_ident(),
         )
+
+        def converse() -> Talk:
+            if acks == pb.ACKS_NONE:
+                return channel.stream(PUBLISH_STREAM, pb.PublishRequest, pb.PublishResponse)
+            return Conversation(channel, routes, shortcut, request_timeout_ms / 1000)
+
         self._sender = Sender(
             channel,
+            converse,
             acks=acks,
             request_timeout_s=request_timeout_ms / 1000,
             settled=self._settled,

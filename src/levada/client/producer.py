@@ -13,9 +13,10 @@ from levada.client.forks import FORKED
 from levada.client.handover import Handover
 from levada.client.outbox import Outbox
 from levada.client.records import Headers, encode_headers
-from levada.client.route import BATCH_BYTES_MAX, MESSAGE_BYTES_MAX, Route
+from levada.client.route import BATCH_BYTES_MAX, REQUEST_BYTES_MAX, Route
 from levada.client.routes import Routes
 from levada.client.serializers import BYTES, Bytes, Serializer
+from levada.client.shortcut import Shortcut
 from levada.errors import (
     InvalidRequest,
     InvalidTimestamp,
@@ -47,6 +48,7 @@ class AsyncProducer:
         self,
         channel: Channel,
         routes: Routes,
+        shortcut: Shortcut,
         *,
         linger_ms: float,
         batch_bytes: int,
@@ -73,6 +75,7 @@ class AsyncProducer:
         self._outbox = Outbox(
             channel,
             routes,
+            shortcut,
             linger_ms=linger_ms,
             batch_bytes=batch_bytes,
             acks=_ACKS[acks],
@@ -224,7 +227,7 @@ class AsyncProducer:
     def _check_size(self, route: Route, size: int) -> None:
         if size + HEADER_SIZE > BATCH_BYTES_MAX < route.max_message_bytes:
             raise RecordTooLarge(
-                f"a record of {size - ROW_OVERHEAD} bytes; the broker takes messages of at most {MESSAGE_BYTES_MAX}, whatever "
+                f"a record of {size - ROW_OVERHEAD} bytes; the broker takes requests of at most {REQUEST_BYTES_MAX}, whatever "
                 f"a topic's max.message.bytes is (topic {route.topic}: {route.max_message_bytes})"
             )
         # What is computed is the most it can be; close to the limit the broker decides.

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 #: Not a partition: the broker's counter says where.
 SPREAD: Final = -1
-#: The broker's gRPC port takes no larger message; what a request has besides its batch is less than the rest.
-MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
-BATCH_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 4_096
+#: The broker's gRPC port takes no larger request; what it has besides its batch is less than the rest.
+REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
+BATCH_BYTES_MAX: Final = REQUEST_BYTES_MAX - 4_096
 #: As many keys are remembered with their partition: hashing one in Python costs a microsecond for ten bytes.
 _KEYS_REMEMBERED: Final = 65_536
 
@@ -31,6 +31,7 @@ class Route:
         router: str = "fnv1a64",
         keyless: str = "round_robin",
         max_message_bytes: int = 1_048_588,
+        dedup: str = "off",
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -38,6 +39,7 @@ class Route:
         self.router = router
         self.keyless = keyless
         self.max_message_bytes = max_message_bytes
+        self.dedup = dedup
         #: No larger batch gets to the topic.
         self.batch_bytes_max = min(max_message_bytes, BATCH_BYTES_MAX)
         #: Where records without a key go.
@@ -59,6 +61,7 @@ class Route:
             topic.router or "fnv1a64",
             topic.keyless or "round_robin",
             topic.max_message_bytes or 1_048_588,
+            topic.dedup or "off",
         )
 
     def partition(self, key: bytes | None, chosen: int | None) -> int:
@@ -75,4 +78,4 @@ class Route:
 
     @property
     def _rules(self) -> tuple[object, ...]:
-        return self.topic_id, self.partitions, self.router, self.keyless, self.max_message_bytes
+        return self.topic_id, self.partitions, self.router, self.keyless, self.max_message_bytes, self.dedup

@@ -37,9 +37,9 @@ class Routes:
         self.keep_fresh(topic)
         return route
 
-    def keep_fresh(self, topic: str) -> None:
+    def keep_fresh(self, topic: str, age_s: float = MAX_AGE_S) -> None:
         """Ask again about what was learned too long ago. For the loop's own thread."""
-        if time.monotonic() - self._asked.get(topic, 0.0) > MAX_AGE_S:
+        if time.monotonic() - self._asked.get(topic, 0.0) > age_s:
             self.doubt(topic)
 
     async def renew(self, topic: str) -> Route:

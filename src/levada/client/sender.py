@@ -6,12 +6,13 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from levada.client.channel import STREAM, Backoff, Channel, Stream
+from levada.client.channel import STREAM, Backoff, Channel
 from levada.client.draft import Draft, Landed
 from levada.client.lane import NOBODY, Identity, Lane
 from levada.client.parcel import Parcel
+from levada.client.parts import PART_BYTES, messages
 from levada.client.refusals import is_passing, of_message
 from levada.client.tasks import end
 from levada.errors import ConnectionLost, LevadaError, Overloaded, RecordTooLarge, TimedOut
@@ -19,11 +20,26 @@ from levada.v1 import stream_pb2 as pb
 
 #: Most requests on their way.
 _REQUESTS_MAX: Final = 64
-#: A request is not made larger than this by adding another batch.
-_REQUEST_BYTES: Final = 1024 * 1024
 _PAUSE_S: Final = 0.05
 
-_Sent = tuple[int, list[tuple[Lane, Parcel]], float]
+
+class _Request:
+    """On its way. `since` is when it last got on: a part of it left, or, for the first in line, the one before it was answered."""
+
+    __slots__ = ("number", "parcels", "since")
+
+    def __init__(self, number: int, parcels: list[tuple[Lane, Parcel]], now: float) -> None:
+        self.number = number
+        self.parcels = parcels
+        self.since = now
+
+
+class Talk(Protocol):
+    """Requests and their answers, in one order."""
+
+    async def write(self, request: pb.PublishRequest) -> None: ...
+    async def read(self) -> pb.PublishResponse | None: ...
+    def cancel(self) -> None: ...
 
 
 class Sender:
@@ -35,6 +51,7 @@ class Sender:
     def __init__(
         self,
         channel: Channel,
+        open_: Callable[[], Talk],
         *,
         acks: pb.Acks,
         request_timeout_s: float,
@@ -44,6 +61,7 @@ class Sender:
         grown: Callable[[str, int], None],
     ) -> None:
         self._channel = channel
+        self._open = open_
         self._acks = acks
         self._request_timeout_s = request_timeout_s
         self._settled = settled
@@ -54,7 +72,7 @@ class Sender:
         self._lanes: dict[tuple[str, int], Lane] = {}
         #: Those with something to send, in turn.
         self._active: dict[Lane, None] = {}
-        self._sent: deque[_Sent] = deque()
+        self._sent: deque[_Request] = deque()
         self._numbers = 0
         self._work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -94,10 +112,10 @@ class Sender:
             try:
                 await self._converse()
             except LevadaError as error:
-                largest = max((each for _, sent, _ in self._sent for each in sent), key=_size, default=None)
+                largest = max((each for sent in self._sent for each in sent.parcels), key=_size, default=None)
                 self._cut()
                 if isinstance(error, RecordTooLarge) and largest is not None and largest[0].awaits(largest[1]):
-                    # Said by gRPC, of a message it did not read: sent again, it would end every conversation.
+                    # Said of a request that was not read to its end: sent again, it would end every conversation.
                     self._fail(*largest, error)
                     self._settle_lane(largest[0])
                 self._expire(error)
@@ -109,7 +127,7 @@ class Sender:
         """Send and hear until the connection fails. Raises why."""
         if self._identity is None:
             self._identity = await self._new_identity()
-        stream = self._channel.stream(f"{STREAM}/PublishStream", pb.PublishRequest, pb.PublishResponse)
+        stream = self._open()
         hearing = asyncio.ensure_future(self._hear(stream))
         hearing.add_done_callback(lambda _: self._work.set())
         try:
@@ -118,8 +136,11 @@ class Sender:
                 for lane in [each for each in self._active if each.needs_identity]:
                     # The first of a lane is the producer's own; one that lost track of its sequences begins anew.
                     lane.begin(self._identity if lane.is_new else await self._new_identity())
-                while (request := self._next_request()) is not None:
-                    await stream.write(request)
+                while (made := self._next_request()) is not None:
+                    request = self._sent[-1]
+                    for message in messages(*made):
+                        await stream.write(message)
+                        request.since = time.monotonic()
                 await self._work.wait()
             hearing.result()
             raise ConnectionLost(f"the broker at {self._channel.address} ended the conversation")
@@ -131,7 +152,7 @@ class Sender:
         answer = await self._channel.call(f"{STREAM}/InitProducer", pb.InitProducerRequest(), pb.InitProducerResponse)
         return answer.producer_id, answer.epoch
 
-    async def _hear(self, stream: Stream) -> None:
+    async def _hear(self, stream: Talk) -> None:
         watch = asyncio.ensure_future(self._watch(stream))
         try:
             while (answer := await stream.read()) is not None:
@@ -140,15 +161,15 @@ class Sender:
         finally:
             watch.cancel()
 
-    async def _watch(self, stream: Stream) -> None:
+    async def _watch(self, stream: Talk) -> None:
         """End the conversation when an answer is overdue. (A read cannot be given a time limit: it ends the call.)"""
         while True:
             await asyncio.sleep(self._request_timeout_s / 4)
-            if self._sent and time.monotonic() - self._sent[0][2] >= self._request_timeout_s:
+            if self._sent and time.monotonic() - self._sent[0].since >= self._request_timeout_s:
                 stream.cancel()
 
-    def _next_request(self) -> pb.PublishRequest | None:
-        """As many parcels of one topic as go into one request; None where nothing may be sent now."""
+    def _next_request(self) -> tuple[pb.PublishRequest, int] | None:
+        """As many parcels of one topic as go into one request, and their bytes; None where nothing may be sent now."""
         if len(self._sent) >= _REQUESTS_MAX:
             return None
         now = time.monotonic()
@@ -163,7 +184,7 @@ class Sender:
                 if lane.has_waiting and lane.not_before > now:
                     asyncio.get_running_loop().call_later(lane.not_before - now, self._work.set)
                 continue
-            if taken and (parcel.alone or size + parcel.size > _REQUEST_BYTES):
+            if taken and (parcel.alone or size + parcel.size > PART_BYTES):
                 continue
             taken.append((lane, lane.send()))
             topic, size = lane.topic, size + len(parcel.data)
@@ -176,20 +197,22 @@ class Sender:
         if not taken:
             return None
         self._numbers += 1
-        self._sent.append((self._numbers, taken, now))
-        return pb.PublishRequest(
+        self._sent.append(_Request(self._numbers, taken, now))
+        request = pb.PublishRequest(
             topic=topic,
             batches=[pb.Batch(partition=parcel.partition, data=parcel.data) for _, parcel in taken],
             acks=self._acks,
             id=self._numbers,
         )
+        return request, size
 
     # What the broker answers
 
     def _take(self, answer: pb.PublishResponse) -> None:
-        number, parcels, _ = self._sent.popleft()
-        if answer.id != number:
-            raise ConnectionLost(f"the broker answered request {answer.id} where {number} was next")
+        request = self._sent.popleft()
+        parcels = request.parcels
+        if answer.id != request.number:
+            raise ConnectionLost(f"the broker answered request {answer.id} where {request.number} was next")
         if answer.HasField("error"):
             self._refused(parcels, of_message(answer.error))
         else:
@@ -197,7 +220,8 @@ class Sender:
             for (lane, parcel), position in zip(parcels, answer.positions, strict=True):
                 if lane.awaits(parcel):
                     self._landed(lane, parcel, position)
-        self._work.set()
+        if self._active:
+            self._work.set()
 
     def _landed(self, lane: Lane, parcel: Parcel, position: pb.Position) -> None:
         duplicates = {each.index: (each.partition, each.offset) for each in position.duplicates} or None
@@ -235,8 +259,9 @@ class Sender:
         return now + _PAUSE_S if is_passing(error) else 0.0
 
     def _fail(self, lane: Lane, parcel: Parcel, error: LevadaError) -> None:
+        told = lane.verdict(parcel, error)
         for each in lane.failed(parcel, error):
-            done = each.failed(error)
+            done = each.failed(told)
             self._answered(each.size)
             if done:
                 self._settled(each.draft)
