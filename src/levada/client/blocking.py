@@ -12,7 +12,6 @@ All blocking clients of a process share the thread. It is a daemon: a program en
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import functools
 import inspect
 import re
@@ -64,15 +63,43 @@ class LoopThread:
                 "a blocking call was made on the client's own thread, in a callback of a delivery perhaps: it would wait for "
                 "itself. Hand the work to a thread of your own"
             )
-        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return _Errand(work, self.loop).outcome()
 
     def forked(self) -> None:
         self._forked = True
+
+
+class _Errand(Generic[T]):
+    """A coroutine that runs on the loop while this thread waits.
+
+    `run_coroutine_threadsafe` does the same through a Condition: whoever waits is woken while it is still held, sleeps again, and
+    is 0.2 ms later.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        self._work = work
+        self._loop = loop
+        self._task: asyncio.Task[T] | None = None
+        self._latch = threading.Lock()
+        self._latch.acquire()
+        loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(lambda _: self._latch.release())
+
+    def outcome(self) -> T:
+        try:
+            self._latch.acquire()
+        except BaseException:  # Ctrl-C
+            self._loop.call_soon_threadsafe(self._cancel)
+            raise
+        assert self._task is not None
+        return self._task.result()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 _shared: LoopThread | None = None
