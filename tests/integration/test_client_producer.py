@@ -11,7 +11,7 @@ import pytest
 
 import levada
 from levada.client import sender
-from levada.client.route import MESSAGE_BYTES_MAX
+from levada.client.route import REQUEST_BYTES_MAX
 from levada.engine.embedded.partition import Partition
 from levada.errors import ConnectionLost, InvalidRequest, RecordTooLarge, StorageFailed, UnknownTopic
 from levada.routing import ROUTERS
@@ -152,7 +152,7 @@ async def test_a_setting_that_was_altered_reaches_a_running_producer(
     monkeypatch.setattr("levada.client.routes.MAX_AGE_S", 0.0)
     assert ROUTERS["murmur2"](b"k0", 12) != ROUTERS["fnv1a64"](b"k0", 12)
     await client.manager.create_topic("t", partitions=12)
-    async with client.producer(linger_ms=0) as producer, asyncio.timeout(20):
+    async with client.producer(linger_ms=0) as producer, asyncio.timeout(60):
         await (await producer.publish("t", b"v", key=b"k0"))
         await client.manager.alter_topic("t", set={setting: value})
         if holds is not None:
@@ -170,7 +170,7 @@ async def test_new_partitions_reach_a_producer_of_records_with_keys_with_the_nex
     await client.manager.create_topic("t", partitions=1)
     async with (
         client.producer(linger_ms=0) as producer,
-        asyncio.timeout(20),
+        asyncio.timeout(60),
     ):  # what is asked from time to time is asked after 30 s
         await (await producer.publish("t", b"v", key=b"user-123"))
         await client.manager.expand_topic("t", 12)
@@ -181,23 +181,25 @@ async def test_new_partitions_reach_a_producer_of_records_with_keys_with_the_nex
 async def test_a_record_larger_than_a_message_is_refused_at_once_and_holds_up_nobody(client: Any) -> None:
     await client.manager.create_topic("t", settings={"max.message.bytes": 200_000_000})
     async with client.producer() as producer:
-        for size in (MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX + 1):
-            with pytest.raises(RecordTooLarge, match=rf"{size} bytes.*at most {MESSAGE_BYTES_MAX}"):
+        for size in (REQUEST_BYTES_MAX, REQUEST_BYTES_MAX + 1):
+            with pytest.raises(RecordTooLarge, match=rf"{size} bytes.*at most {REQUEST_BYTES_MAX}"):
                 await producer.publish("t", bytes(size))
         with pytest.raises(RecordTooLarge, match="at most"):
-            await producer.publish_many("t", [bytes(MESSAGE_BYTES_MAX)])
+            await producer.publish_many("t", [bytes(REQUEST_BYTES_MAX)])
         assert (await (await producer.publish("t", b"small"))).offset == 0
 
 
-async def test_a_message_that_grpc_does_not_take_fails_alone(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_the_broker_does_not_take_fails_alone(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in ("route", "producer"):
-        monkeypatch.setattr(f"levada.client.{module}.BATCH_BYTES_MAX", 10 * MESSAGE_BYTES_MAX)
+        monkeypatch.setattr(f"levada.client.{module}.BATCH_BYTES_MAX", 10 * REQUEST_BYTES_MAX)
     await client.manager.create_topic("large", settings={"max.message.bytes": 200_000_000})
     await client.manager.create_topic("small")
-    async with client.producer(buffer_bytes=2 * MESSAGE_BYTES_MAX) as producer, asyncio.timeout(20):
-        large = await producer.publish("large", bytes(MESSAGE_BYTES_MAX))
+    async with client.producer(buffer_bytes=2 * REQUEST_BYTES_MAX) as producer, asyncio.timeout(60):
+        large = await producer.publish("large", bytes(REQUEST_BYTES_MAX))
         small = [await producer.publish("small", b"v") for _ in range(3)]
-        with pytest.raises(RecordTooLarge, match="takes no message of this size"):
+        with pytest.raises(RecordTooLarge, match=f"at most {REQUEST_BYTES_MAX} are taken"):
             await large
         assert [(await each).offset for each in small] == [0, 1, 2]
         assert (await (await producer.publish("large", b"v"))).offset == 0
@@ -205,8 +207,8 @@ async def test_a_message_that_grpc_does_not_take_fails_alone(client: Any, monkey
 
 async def test_the_largest_record_that_is_not_refused_is_stored(client: Any) -> None:
     await client.manager.create_topic("t", settings={"max.message.bytes": 200_000_000})
-    size = MESSAGE_BYTES_MAX - 8_192
-    async with client.producer(buffer_bytes=2 * MESSAGE_BYTES_MAX) as producer:
+    size = REQUEST_BYTES_MAX - 8_192
+    async with client.producer(buffer_bytes=2 * REQUEST_BYTES_MAX) as producer:
         assert (await (await producer.publish("t", bytes(size)))).offset == 0
 
 
@@ -224,7 +226,7 @@ def test_flush_waits_for_what_was_published_before_it_alone(running: ThreadBroke
         publishing = threading.Thread(target=publish)
         publishing.start()
         try:
-            assert published.wait(10)
+            assert published.wait(60)
             producer.flush(30)
         finally:
             flushed.set()

@@ -14,7 +14,9 @@ import pytest
 import structlog
 
 from levada.errors import CannotListen
-from levada.fronts.rpc.call import READS_MAX
+from levada.fronts.rpc.call import MESSAGE_BYTES_MAX, READS_MAX
+from levada.fronts.rpc.memory import BYTES_MAX
+from levada.fronts.rpc.parts import REQUEST_BYTES_MAX
 from levada.log.disk import File
 from levada.records.build import build
 from levada.server import Server
@@ -296,7 +298,7 @@ def unstick(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
 async def until_written(client: Stubs, count: int) -> None:
     """The log of t-0 has so many records, durable or not: a record without acks lands behind them."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await publish(client, record(b"probe"), acks=pb.ACKS_NONE))[0][1] < count:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -348,6 +350,111 @@ async def test_concurrent_streams_are_spread_evenly(client: Stubs) -> None:
 
     landed = [partition for each in await asyncio.gather(*(publishes() for _ in range(8))) for partition in each]
     assert Counter(landed) == {0: 100, 1: 100, 2: 100, 3: 100}
+
+
+# Requests in parts
+
+
+def in_parts(request: pb.PublishRequest, part_bytes: int = MESSAGE_BYTES_MAX // 2) -> list[pb.PublishRequest]:
+    """A request as any client would cut it."""
+    whole = request.SerializeToString()
+    pieces = [whole[start : start + part_bytes] for start in range(0, len(whole), part_bytes)]
+    sizes = [len(whole), *[0] * (len(pieces) - 1)]
+    return [pb.PublishRequest(part=pb.Part(size=size, data=piece)) for size, piece in zip(sizes, pieces, strict=True)]
+
+
+async def test_a_request_larger_than_a_message_is_sent_in_parts_and_answered_once(client: Stubs) -> None:
+    await create(client, partitions=1, max_message_bytes=str(REQUEST_BYTES_MAX))
+    value = bytes(3 * MESSAGE_BYTES_MAX)
+    large = pb.PublishRequest(topic="t", records=[record(value)], id=2)
+    small = [pb.PublishRequest(topic="t", records=[record(b"%d" % number)], id=number) for number in (1, 3)]
+    refused_one = in_parts(pb.PublishRequest(topic="nope", records=[record(b"x" * 1000)], id=4), 100)
+    answers = [
+        answer
+        async for answer in client.stream.PublishStream(
+            iter([small[0], *in_parts(large), small[1], *refused_one, *in_parts(small[0], 1)])
+        )
+    ]
+    assert [(answer.id, answer.error.reason) for answer in answers] == [
+        (1, ""), (2, ""), (3, ""), (4, "UnknownTopic"), (1, "")
+    ]  # fmt: skip
+    stored = (await read(client, bytes_max=4 * MESSAGE_BYTES_MAX)).records
+    assert [each.value for each in stored][:3] == [b"1", value, b"3"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason", "match"),
+    [
+        ([pb.Part(data=b"x")], "InvalidRequest", "first part of a request says how many bytes"),
+        ([pb.Part(size=REQUEST_BYTES_MAX + 1, data=b"x")], "RecordTooLarge", f"at most {REQUEST_BYTES_MAX}"),
+        ([pb.Part(size=10, data=b"x" * 11)], "InvalidRequest", "of 10 bytes have 11"),
+        ([pb.Part(size=10, data=b"x"), None], "InvalidRequest", "there is something else"),
+        ([pb.Part(size=10, data=b"x"), pb.Part()], "InvalidRequest", "there is something else"),
+        ([pb.Part(size=10, data=b"x")], "InvalidRequest", "ended within a request"),
+        ([pb.Part(size=3, data=b"\xff\xff\xff")], "InvalidRequest", "cannot be read"),
+    ],
+)
+async def test_parts_that_make_no_request_end_the_call_and_hold_nothing(
+    server: Server, client: Stubs, sent: list[pb.Part | None], reason: str, match: str
+) -> None:
+    await create(client, partitions=1)
+    call = client.stream.PublishStream(
+        iter(
+            [pb.PublishRequest(topic="t", records=[record(b"before")])]
+            + [pb.PublishRequest(part=part) for part in sent]
+        )
+    )
+    assert (await call.read()).positions
+    with refused(reason, match):
+        await call.read()
+        raise await failure(call)
+    assert server._rpc is not None
+    assert server._rpc.calls.memory.held_bytes == 0
+    assert await values(client) == [b"before"]
+
+
+async def test_parts_are_for_streams_and_cut_once(client: Stubs) -> None:
+    await create(client, partitions=1)
+    request = pb.PublishRequest(part=pb.Part(size=1, data=b"x"))
+    with refused("InvalidRequest", "over PublishStream, and cut once"):
+        await client.stream.Publish(request)
+    [answer] = [answer async for answer in client.stream.PublishStream(iter(in_parts(request, 3)))]
+    assert answer.error.reason == "InvalidRequest"
+
+
+async def test_only_the_first_part_is_read_before_there_is_room_for_the_whole(server: Server, client: Stubs) -> None:
+    await create(client, partitions=1)
+    assert server._rpc is not None
+    memory = server._rpc.calls.memory
+    stream = client.stream.PublishStream()
+    await stream.write(pb.PublishRequest(topic="t", records=[record()], id=1))
+    assert (await stream.read()).id == 1  # the next is waited for
+    memory.take(BYTES_MAX)
+    first, *rest = in_parts(pb.PublishRequest(topic="t", records=[record(b"x" * 500_000)], id=2), 100_000)
+    await stream.write(first)
+    for part in rest:
+        await stream.write(part)
+    answer = asyncio.ensure_future(stream.read())
+    done, _ = await asyncio.wait([answer], timeout=0.2)
+    assert not done
+    assert memory.held_bytes == BYTES_MAX
+    memory.give(BYTES_MAX)
+    assert (await answer).id == 2
+    assert memory.held_bytes == 0
+
+
+async def test_a_request_whose_next_part_does_not_come_makes_room_for_others(
+    server: Server, client: Stubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("levada.fronts.rpc.parts.READ_TIMEOUT_S", 0.05)
+    await create(client, partitions=1)
+    assert server._rpc is not None
+    stream = client.stream.PublishStream()
+    await stream.write(pb.PublishRequest(part=pb.Part(size=1000, data=b"x")))
+    with refused("TimedOut", "did not come whole"):
+        await stream.read()
+        raise await failure(stream)
+    assert server._rpc.calls.memory.held_bytes == 0
 
 
 async def test_places_of_the_counter_are_handed_out_once(client: Stubs) -> None:
@@ -495,7 +602,7 @@ async def test_reflection_tells_the_services_and_their_files(client: Stubs) -> N
 
 async def until_in_flight(server: Server, count: int) -> None:
     assert server._rpc is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(server._rpc.calls) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -598,14 +705,14 @@ async def test_a_request_of_too_many_is_refused_and_stores_nothing(client: Stubs
     assert await values(client) == []
 
 
-async def test_a_request_that_publishes_nothing_and_is_large_is_refused(client: Stubs) -> None:
+async def test_a_message_that_is_too_large_is_refused(client: Stubs) -> None:
     await create(client, partitions=1)
-    large = pb.CommitRequest(group="g", offsets=[pb.PartitionOffset(topic="t", metadata="x" * (4 << 20))])
-    with refused("InvalidRequest", "at most 4194304 are taken", grpc.StatusCode.INVALID_ARGUMENT):
+    large = pb.CommitRequest(group="g", offsets=[pb.PartitionOffset(topic="t", metadata="x" * MESSAGE_BYTES_MAX)])
+    with refused("", "larger than max", grpc.StatusCode.RESOURCE_EXHAUSTED):
         await client.stream.Commit(large)
-    opening = pb.SubscribeRequest.Open(topics=["t"], group="g", client_id="x" * (4 << 20))
+    opening = pb.SubscribeRequest.Open(topics=["t"], group="g", client_id="x" * MESSAGE_BYTES_MAX)
     call = client.stream.Subscribe(iter([pb.SubscribeRequest(open=opening)]))
-    with refused("InvalidRequest", "at most 4194304 are taken", grpc.StatusCode.INVALID_ARGUMENT):
+    with refused("", "larger than max", grpc.StatusCode.RESOURCE_EXHAUSTED):
         await call.read()
 
 

@@ -78,18 +78,28 @@ class Batch(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
-    __slots__ = ("topic", "records", "batches", "acks", "id")
+    __slots__ = ("topic", "records", "batches", "acks", "id", "part")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     ACKS_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     topic: str
     records: _containers.RepeatedCompositeFieldContainer[Record]
     batches: _containers.RepeatedCompositeFieldContainer[Batch]
     acks: Acks
     id: int
-    def __init__(self, topic: _Optional[str] = ..., records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ..., batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ..., acks: _Optional[_Union[Acks, str]] = ..., id: _Optional[int] = ...) -> None: ...
+    part: Part
+    def __init__(self, topic: _Optional[str] = ..., records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ..., batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ..., acks: _Optional[_Union[Acks, str]] = ..., id: _Optional[int] = ..., part: _Optional[_Union[Part, _Mapping]] = ...) -> None: ...
+
+class Part(_message.Message):
+    __slots__ = ("size", "data")
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    size: int
+    data: bytes
+    def __init__(self, size: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
     __slots__ = ("id", "positions", "error", "partitions")

@@ -25,8 +25,8 @@ from levada.fronts.rpc.status import DETAILS, details_of, message_of, status_of
 
 #: The metadata by which a client says who it is, for the log.
 CLIENT_ID: Final = "levada-client-id"
-#: Of every request that does not publish. As gRPC has one limit for all, a larger one is read and then refused.
-REQUEST_BYTES_MAX: Final = 4 * MiB
+#: Of every message, as gRPC's own clients expect it. A larger one is refused by gRPC, by its length alone.
+MESSAGE_BYTES_MAX: Final = 4 * MiB
 #: Calls that bring one such request and are read at the same time, and how long the others wait for their turn.
 READS_MAX: Final = 8
 _TURN_TIMEOUT_MS: Final = 10_000
@@ -42,7 +42,11 @@ class Call:
     __slots__ = ("_close", "_cut", "_parse", "_task", "calls", "context", "method")
 
     def __init__(
-        self, calls: Calls, method: str, context: grpc.aio.ServicerContext[Any, Any], parse: Callable[[bytes], Any]
+        self,
+        calls: Calls,
+        method: str,
+        context: grpc.aio.ServicerContext[Any, Any],
+        parse: Callable[[bytes | bytearray], Any],
     ) -> None:
         self.calls = calls
         self.method = method
@@ -72,7 +76,7 @@ class Call:
     def host(self) -> str:
         return self.peer.rpartition(":")[0].strip("[]")
 
-    def parse(self, request: bytes) -> Any:
+    def parse(self, request: bytes | bytearray) -> Any:
         """The request, which came as bytes. InvalidRequest."""
         try:
             return self._parse(request)
@@ -95,20 +99,11 @@ class Call:
         return request
 
     async def read(self) -> Any:
-        """The next request, of a call that publishes nothing; None after the last. InvalidRequest, also for one that is too large."""
-        request = await self.context.read()
-        if request is grpc.aio.EOF:
-            return None
-        size = len(request)
-        if size > REQUEST_BYTES_MAX:
-            del request  # the error would keep it until it is told
-            raise InvalidRequest(
-                f"the request of {self.method} has {size} bytes; at most {REQUEST_BYTES_MAX} are taken"
-            )
-        return self.parse(request)
+        """The next request; None after the last. InvalidRequest."""
+        return (await self.read_sized())[0]
 
     async def read_sized(self) -> tuple[Any, int]:
-        """The next request, of whatever size, and how many bytes it had; None after the last. InvalidRequest."""
+        """The same, and how many bytes it had."""
         request = await self.context.read()
         return (None, 0) if request is grpc.aio.EOF else (self.parse(request), len(request))
 

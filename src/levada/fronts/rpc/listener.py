@@ -9,12 +9,10 @@ from typing import Any, Final
 import grpc.aio
 
 from levada.broker.native import Native
-from levada.config import MiB
 from levada.errors import CannotListen
-from levada.fronts.rpc.call import Calls
+from levada.fronts.rpc.call import MESSAGE_BYTES_MAX, Calls
 from levada.fronts.rpc.services import generic_handlers, service_names
 
-MESSAGE_BYTES_MAX: Final = 64 * MiB
 #: Most calls at once; whoever comes then is told RESOURCE_EXHAUSTED.
 CALLS_MAX: Final = 10_000
 #: What is left to do once no call of ours is in flight: tell watchers of our health, close sockets.
@@ -30,6 +28,9 @@ _OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    # gRPC's clients also ping to measure the connection, and one that waits for room is answered nothing meanwhile: counted as abuse,
+    # it would be cut off (too_many_pings) for doing as it was told.
+    ("grpc.http2.max_ping_strikes", 0),
 )
 
 

@@ -1,8 +1,9 @@
 """How much memory requests to publish may take, all calls together.
 
 A request counts from when it was read until it is answered. While too much is held, nothing more is read: what clients send then
-stays with them, by HTTP/2's flow control. How large a request is, is known only once it was read, so of the calls that bring
-one each, only some are read at a time.
+stays with them, by HTTP/2's flow control. How large a message is, is known only once it was read, so of the calls that bring
+one each, only some are read at a time. A stream is waited on whether it brings something or not, and holds a message at most; a
+large request says its size before it is read (parts.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ READS_MAX: Final = 64
 READ_TIMEOUT_S: Final = 60.0
 _RETRY_AFTER_MS: Final = 250
 
-_Line = deque[asyncio.Future[None]]
+#: Whoever waits, and how much he holds once he is let in.
+_Line = deque[tuple[asyncio.Future[None], int]]
 
 
 class Memory:
@@ -40,6 +42,13 @@ class Memory:
         """Wait until more may be read: for a stream, which brings one request after the other."""
         while self.held_bytes >= self._bytes_max:
             await self._stand_in(self._streams)
+
+    async def reserve(self, size: int) -> None:
+        """Wait until more may be held, and hold so much: of a request whose size is known before it is read."""
+        if not self._streams and self.held_bytes < self._bytes_max:
+            self.take(size)
+        else:
+            await self._stand_in(self._streams, size)
 
     async def begin_read(self, timeout_ms: int) -> None:
         """Wait to be the one whose request is read, until `end_read`. Overloaded when that takes too long."""
@@ -72,31 +81,34 @@ class Memory:
     def _may_read(self) -> bool:
         return self.held_bytes < self._bytes_max and self._reads < self._reads_max
 
-    async def _stand_in(self, line: _Line) -> None:
+    async def _stand_in(self, line: _Line, size: int = 0) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        line.append(turn)
+        line.append((turn, size))
         try:
             await turn
         except BaseException:
-            if turn.done() and not turn.cancelled() and line is self._calls:
-                self.end_read()  # let in at the very moment it gave up
+            if turn.done() and not turn.cancelled():
+                # Let in at the very moment it gave up.
+                if line is self._calls:
+                    self.end_read()
+                self.give(size)
             turn.cancel()
             raise
 
     def _admit(self) -> None:
         while self._streams and self.held_bytes < self._bytes_max:
-            _let_in(self._streams)
+            self._let_in(self._streams)
         while self._calls and self._may_read():
-            self._reads += _let_in(self._calls)
+            self._reads += self._let_in(self._calls)
 
-
-def _let_in(line: _Line) -> bool:
-    """Whoever is first; False where it has gone meanwhile."""
-    turn = line.popleft()
-    if turn.done():
-        return False
-    turn.set_result(None)
-    return True
+    def _let_in(self, line: _Line) -> bool:
+        """Whoever is first; False where it has gone meanwhile."""
+        turn, size = line.popleft()
+        if turn.done():
+            return False
+        self.held_bytes += size
+        turn.set_result(None)
+        return True
 
 
 def stalled(timeout_s: float = READ_TIMEOUT_S) -> TimedOut:

@@ -2,6 +2,7 @@
 
 - A stream's requests are begun in their order, the next before the one before is durable; answers come in the same order.
 - A refused request of a stream is answered with `error`, and the stream goes on.
+- A request that is too large for a message comes in parts, on a stream alone.
 - A caller that goes away takes nothing back: what was begun is stored.
 """
 
@@ -17,7 +18,7 @@ from levada.broker.publishing import Position
 from levada.broker.publishing.started import Started
 from levada.engine.port import Acks
 from levada.errors import InvalidRequest, LevadaError, ShuttingDown
-from levada.fronts.rpc import notice
+from levada.fronts.rpc import notice, parts
 from levada.fronts.rpc.call import Call
 from levada.fronts.rpc.limits import check_count
 from levada.fronts.rpc.memory import READ_TIMEOUT_S, stalled
@@ -106,11 +107,16 @@ async def _read(native: Native, call: Call, put: Callable[[_Begun | None], None]
             request, size = await call.read_sized()
             if request is None:
                 return
+            if request.HasField("part"):
+                request, size = await parts.whole(call, request.part)
+            else:
+                memory.take(size)
             number = request.id
-            memory.take(size)
             try:
+                starting = _start(native, request)
+                del request  # while it waits, there is one copy of what it brought
                 # Begun or not, and nothing in between: whoever is begun is answered, whatever is cancelled.
-                put(_Begun(number, size, await _start(native, request)))
+                put(_Begun(number, size, await starting))
             except LevadaError as refusal:
                 put(_Begun(number, size, refusal))
             except BaseException:
@@ -124,6 +130,8 @@ def _start(native: Native, request: pb.PublishRequest) -> Awaitable[Started]:
     acks = _ACKS.get(request.acks)
     if acks is None:
         raise InvalidRequest(f"acks {request.acks}: must be ACKS_ALL (0) or ACKS_NONE (1)")
+    if request.HasField("part"):
+        raise InvalidRequest("a request in parts is sent over PublishStream, and cut once")
     check_count(request.records, RECORDS_MAX, "records")
     check_count(request.batches, BATCHES_MAX, "batches")
     if not request.batches:

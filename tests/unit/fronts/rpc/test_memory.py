@@ -66,7 +66,7 @@ async def test_a_stream_needs_no_turn_of_its_own() -> None:
     """It may be idle: then it would keep others from being read."""
     memory = Memory(reads_max=1)
     await memory.begin_read(0)
-    await asyncio.wait_for(memory.room(), 1)
+    await asyncio.wait_for(memory.room(), 30)
 
 
 async def test_whoever_gives_up_lets_the_others_go_on() -> None:
@@ -88,7 +88,7 @@ async def test_whoever_gives_up_at_its_turn_gives_the_turn_back() -> None:
     memory.end_read()  # it is its turn, and it does not know yet
     gone.cancel()
     await asyncio.wait([gone])
-    await asyncio.wait_for(memory.begin_read(0), 1)
+    await asyncio.wait_for(memory.begin_read(0), 30)
 
 
 async def test_a_stream_does_not_wait_behind_calls_that_wait_for_their_turn() -> None:
@@ -101,3 +101,42 @@ async def test_a_stream_does_not_wait_behind_calls_that_wait_for_their_turn() ->
     assert not call.done()
     memory.end_read()
     await call
+
+
+async def test_a_request_of_known_size_is_held_from_when_it_is_let_in() -> None:
+    memory = Memory(bytes_max=100)
+    await memory.reserve(90)
+    await memory.reserve(90)  # there was room for more; how much is not asked
+    waiting = [await begun(memory.reserve(90)) for _ in range(3)]
+    memory.give(90)
+    await waiting[0]
+    assert memory.held_bytes == 180
+    assert not waiting[1].done()
+    memory.give(180)
+    await asyncio.gather(*waiting[1:])
+    assert memory.held_bytes == 180
+
+
+async def test_nobody_passes_those_who_wait() -> None:
+    memory = Memory(bytes_max=100)
+    memory.take(100)
+    first = await begun(memory.reserve(100))
+    memory.give(1)
+    late = await begun(memory.reserve(1))
+    await first
+    assert not late.done()
+    memory.give(199)
+    await late
+    assert memory.held_bytes == 1
+
+
+async def test_whoever_gives_up_holds_nothing() -> None:
+    memory = Memory(bytes_max=100)
+    memory.take(100)
+    gone, at_its_turn = await begun(memory.reserve(50)), await begun(memory.reserve(50))
+    gone.cancel()
+    await asyncio.wait([gone])
+    memory.give(1)  # it is the other's turn, and it does not know yet
+    at_its_turn.cancel()
+    await asyncio.wait([at_its_turn])
+    assert memory.held_bytes == 99
