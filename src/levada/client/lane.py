@@ -17,6 +17,7 @@ from typing import Final
 from levada.client.draft import Landed
 from levada.client.parcel import NOT_STAMPED, Parcel
 from levada.errors import (
+    ConnectionLost,
     LevadaError,
     OutOfOrderSequence,
     Overloaded,
@@ -166,6 +167,21 @@ class Lane:
     def follows_a_refusal(self, error: LevadaError) -> bool:
         """True where a parcel was refused only because one before it was: it can be sent again."""
         return isinstance(error, OutOfOrderSequence) and self._halted
+
+    def verdict(self, parcel: Parcel, error: LevadaError) -> LevadaError:
+        """What the user is told of a parcel that fails with this.
+
+        One that may be stored keeps its sequence, and is out of order when one before it was given up. It is not in the log now; but
+        a copy of it may still be on an old connection's way there, so it is sent no more.
+        """
+        if not (parcel.uncertain and isinstance(error, OutOfOrderSequence)):
+            return error
+        told = ConnectionLost(
+            f"topic {self.topic}, partition {self.partition}: what became of the first try is not known, and a batch before this one "
+            "failed: the record may be stored or not"
+        )
+        told.__cause__ = error
+        return told
 
     def failed(self, parcel: Parcel, error: LevadaError) -> list[Parcel]:
         """Refused for good, or given up. Returns all that fail with it: those the broker may have stored already.

@@ -15,6 +15,7 @@ from levada.client.lane import IN_FLIGHT_MAX, NOBODY, Lane
 from levada.client.parcel import Parcel, parcels_of
 from levada.client.refusals import is_passing
 from levada.errors import (
+    ConnectionLost,
     LevadaError,
     OutOfOrderSequence,
     Overloaded,
@@ -126,6 +127,31 @@ def test_what_may_be_stored_fails_with_what_was_before_it() -> None:
     lane.add(make_parcel(b"later"))
     assert lane.failed(one, RecordTooLarge()) == [one, two, three]
     assert lane.needs_identity
+
+
+def test_what_follows_a_batch_that_was_given_up_after_a_cut_is_told_that_it_may_be_stored() -> None:
+    """OutOfOrderSequence would say that it is not, and a copy of it may still come to the broker."""
+    lane = make_lane(2, known=True)
+    one, two = send_all(lane)
+    lane.cut()
+    assert send_all(lane) == [one, two]
+    lane.refused(one, StorageFailed(), together=False)
+    assert lane.failed(one, StorageFailed()) == [one, two]
+    lane = make_lane(2, known=True)
+    one, two = send_all(lane)
+    lane.refused(one, StorageFailed(), together=False)
+    assert lane.failed(one, StorageFailed()) == [one]
+    lane.cut()
+    assert send_all(lane) == [two]
+    error = OutOfOrderSequence()
+    lane.refused(two, error, together=False)
+    assert not lane.follows_a_refusal(error)
+    told = lane.verdict(two, error)
+    assert isinstance(told, ConnectionLost) and "may be stored or not" in str(told) and told.__cause__ is error
+    for other in (RecordTooLarge(), TimedOut()):
+        assert lane.verdict(two, other) is other
+    two.uncertain = False
+    assert lane.verdict(two, error) is error
 
 
 @pytest.mark.parametrize("error", [StorageFailed(), StorageFull(), ShuttingDown(), TimedOut()])
