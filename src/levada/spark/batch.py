@@ -40,7 +40,7 @@ class BatchReader(DataSourceReader):
         with closing(options.cluster.client()) as client:
             client.connect()
             there = all_found(client, options.topics)
-            history = history_of(client, there.ids)
+            history = history_of(client, there.ids, options.history)
             logs = Logs(client, there.partitions, history, read_committed=options.read_committed)
             ends = logs.resolve(options.ending or _ENDING, options.group)
             starts = logs.resolve(options.starting or _STARTING, options.group)

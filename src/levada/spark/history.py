@@ -6,7 +6,9 @@ The source asks for what is below the start of a log, and for nothing else; offs
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from levada.spark.options.reading import WrongOption
 
 if TYPE_CHECKING:
     import pyarrow
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
     from levada.spark.fetch import Range
     from levada.wire.answers import TopicPartition
     from levada.wire.blocking import BlockingClient
+
+
+#: What the option `history` may say, besides where a table is.
+AUTO: Final = "auto"
+OFF: Final = "off"
 
 
 class Held(NamedTuple):
@@ -26,8 +33,11 @@ class Held(NamedTuple):
 class History(Protocol):
     """What is kept of some topics beside their logs. It can be pickled: executors read it."""
 
-    def held(self, at: TopicPartition) -> Held | None:
-        """Which offsets of this partition are kept, from the first to the last; None where none are."""
+    def held(self, at: TopicPartition, up_to: int = 0) -> Held | None:
+        """Which offsets of this partition are kept, from the first to the last; None where none are.
+
+        It is looked again where what was known ends before `up_to`.
+        """
         ...
 
     def at_time(self, at: TopicPartition, time_ms: int) -> int | None:
@@ -42,7 +52,7 @@ class History(Protocol):
 class NoHistory:
     """Nothing is kept: what a log has deleted is gone."""
 
-    def held(self, at: TopicPartition) -> Held | None:
+    def held(self, at: TopicPartition, up_to: int = 0) -> Held | None:
         return None
 
     def at_time(self, at: TopicPartition, time_ms: int) -> int | None:
@@ -52,6 +62,22 @@ class NoHistory:
         raise LookupError(f"nothing is kept of {wanted.topic}-{wanted.partition}")
 
 
-def history_of(client: BlockingClient, topics: Collection[str]) -> History:
-    """What is kept of these topics."""
-    return NoHistory()
+def history_of(client: BlockingClient, topics: Collection[str], wanted: str = AUTO) -> History:
+    """What is kept of these topics: as `levada.archive` of each says, nothing, or what one table holds. WrongOption."""
+    if wanted == OFF or not topics:
+        return NoHistory()
+    if wanted == AUTO:
+        from levada.spark.archive.discovery import archives
+
+        places = {one.topic: one.place for one in archives(client, topics)}
+    else:
+        places = dict.fromkeys(topics, wanted)
+    if not places:
+        return NoHistory()
+    if wanted != AUTO and len(topics) > 1:
+        raise WrongOption("history", wanted, f"a table is of one topic, and {', '.join(sorted(topics))} are read")
+    from levada.spark.archive.history import Tables
+    from levada.spark.archive.table import Whose
+
+    infos = client.topics(list(places))
+    return Tables({Whose(name, str(infos[name].topic_id)): place for name, place in places.items()})

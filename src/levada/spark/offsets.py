@@ -89,7 +89,8 @@ class Logs:
         offsets = {}
         for at, bounds in self.bounds.items():
             older = self._history.at_time(at, wanted[at]) if bounds.start > 0 else None
-            offset = answers[at].offset if older is None else min(older, bounds.start)
+            # What the history holds of the log's own offsets, the log says better.
+            offset = answers[at].offset if older is None or older >= bounds.start else older
             if offset < 0 and not position.or_latest:
                 allowed = "it has no record so late; with startingOffsetsByTimestampStrategy=latest its end is taken"
                 raise WrongOption(position.option, f"{at}: {wanted[at]}", allowed)

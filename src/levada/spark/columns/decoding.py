@@ -24,7 +24,7 @@ def decoded(
 ) -> Iterator[pa.RecordBatch]:
     """See `levada.spark.columns.decode`."""
     schema = schema_of(columns)
-    constants = _Constants(topic, fetched.partition)
+    constants = Constants(topic, fetched.partition)
     begun = fetched.from_offset
     try:
         for data, table in unpacked(fetched.data, fetched.from_offset, fetched.to_offset, fetched.aborted):
@@ -43,7 +43,7 @@ def decoded(
 class _Records:
     """The records of some batches: where they lie in `data`."""
 
-    def __init__(self, data: Bytes, table: Ints, from_offset: int, to_offset: int, constants: _Constants) -> None:
+    def __init__(self, data: Bytes, table: Ints, from_offset: int, to_offset: int, constants: Constants) -> None:
         room = int(table[:, COUNT].sum())
         self.data = data
         self.offsets: Ints = np.empty(room, np.int64)
@@ -82,7 +82,7 @@ def _numbers(values: np.ndarray[Any, Any], name: str) -> pa.Array:
     return pa.Array.from_buffers(TYPES[name], len(values), [None, pa.py_buffer(values)], 0)
 
 
-class _Constants:
+class Constants:
     """The columns that are the same in every row, made once for the longest batch so far.
 
     By hand: to make a scalar of a str or an int, pyarrow would import pandas.

@@ -56,6 +56,8 @@ class SourceOptions:
     read_committed: bool
     fetch_bytes_max: int
     formatter: Formatter
+    #: Where what the logs no longer hold is read from: auto, off, or a table.
+    history: str = "auto"
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
@@ -76,6 +78,7 @@ class SourceOptions:
             read_committed=given.choice("kafka.isolation.level", _ISOLATION, "read_committed") == "read_committed",
             fetch_bytes_max=_fetch_bytes_max(given),
             formatter=_formatter(given),
+            history=_history(given),
         )
         for name in _HOW_OTHERS_WORK:
             given.text(name)
@@ -113,6 +116,15 @@ def _refuse_place(position: Position | None, word: str, number: int, allowed: st
         for at, offset in position.offsets.items():
             if offset == number:
                 raise WrongOption(position.option, f"{at}: {number}", allowed)
+
+
+def _history(given: Given) -> str:
+    value = given.text("history", "auto")
+    if value.lower() in ("auto", "off"):
+        return value.lower()
+    if not value.startswith("/") and "://" not in value:
+        raise WrongOption("history", value, "auto, off, an absolute path, or a URI such as s3://bucket/orders is")
+    return value
 
 
 def _group(given: Given) -> str | None:

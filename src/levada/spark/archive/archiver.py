@@ -1,0 +1,188 @@
+"""Archives one topic: what is new in its log goes into its table, in order, each offset once.
+
+What is to be archived follows from the table, which says for each partition how far it is, in the same commit as the files. Then the
+offsets of group `__levada.archive` are committed, which is what retention waits for. A crash before the commit to the table leaves
+files that nobody names; one after it leaves offsets that are committed again at the next start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from levada.engine.names import ARCHIVE_GROUP
+from levada.spark.archive.layout import Written
+from levada.spark.archive.place import filesystem, missing
+from levada.spark.archive.planning import Held, Limits, plan
+from levada.spark.archive.table import ArchiveTable, Overtaken, Whose
+from levada.spark.archive.wanted import Archive
+from levada.spark.archive.writing import Done, Job, archive
+from levada.spark.fetch import Range
+from levada.spark.options.cluster import Cluster
+from levada.wire.answers import EARLIEST, LATEST, READ_COMMITTED, OffsetAndMetadata, TopicPartition
+from levada.wire.blocking import BlockingClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = structlog.get_logger("levada.archive")
+
+
+@dataclass
+class Progress:
+    """What an archiver has done since it started, and what is left."""
+
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    commits: int = 0
+    #: Offsets that are not archived yet.
+    lag: int = 0
+    last_rows: int = 0
+    last_s: float = 0.0
+    lost: list[Range] = field(default_factory=list)
+
+    @property
+    def rows_s(self) -> float:
+        """Of the last commit."""
+        return self.last_rows / self.last_s if self.last_s else 0.0
+
+
+class Archiver:
+    """Of one topic, for one thread. The session is the caller's, and so is the client."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        client: BlockingClient,
+        wanted: Archive,
+        limits: Limits | None = None,
+    ) -> None:
+        self.archive = wanted
+        self.progress = Progress()
+        self._spark = spark
+        self._cluster = cluster
+        self._client = client
+        self._limits = limits or Limits()
+        self._since: dict[int, float] = {}
+        self._told: dict[int, int] = {}
+        #: Open after the first step.
+        self.table: ArchiveTable | None = None
+
+    def step(self, *, all_there_is: bool = False) -> bool:
+        """Archive what is due; False where nothing was. Durable when it returns, and retention may go on.
+
+        WrongTable, AheadOfLog, NotShared and other ArchiveErrors; ClientError while the broker is away; what Spark raises.
+        """
+        topic = self.archive.topic
+        info = self._client.topics([topic])[topic]
+        table = self._open(Whose(topic, str(info.topic_id)))
+        partitions = [one.partition for one in info.partitions]
+        archived = {one: table.next_offset(one) for one in partitions}
+        self._tell(archived)
+        log = held(self._client, topic, partitions)
+        plans = plan(topic, archived, log, self._since, time.monotonic(), self._limits, all_there_is=all_there_is)
+        self._since = plans.since
+        self.progress.lag = plans.waiting
+        if not plans.ranges and not plans.lost:
+            return False
+        self._carry_out(table, archived, plans.ranges, plans.lost)
+        return True
+
+    def _open(self, whose: Whose) -> ArchiveTable:
+        if self.table is None or self.table.whose != whose:
+            self.table = None
+            self.table = ArchiveTable.open(self.archive.place, whose, self.archive.typed)
+            self._told, self._since = {}, {}
+            return self.table
+        return self.table.refresh()
+
+    def _carry_out(
+        self, table: ArchiveTable, archived: Mapping[int, int | None], ranges: Sequence[Range], lost: Sequence[Range]
+    ) -> None:
+        began = time.monotonic()
+        done = self._run(ranges)
+        files = [file for one in done for file in one.files]
+        self._check_seen(files)
+        self._lose(table, [*lost, *(part for one in done for part in one.lost)])
+        ends = {one.partition: one.end for one in lost} | {one.range.partition: one.range.end for one in done}
+        moved = {partition: (archived[partition], end) for partition, end in ends.items()}
+        try:
+            table.append(files, moved)
+        except Overtaken as reason:
+            _log.warning(
+                "archived by somebody else meanwhile; this is dropped", topic=self.archive.topic, reason=str(reason)
+            )
+            return
+        self._tell({partition: to for partition, (_, to) in moved.items()})
+        for partition in moved:
+            self._since.pop(partition, None)
+        self._count(files, time.monotonic() - began)
+        self.progress.lag -= sum(one.end - one.start for one in ranges)
+
+    def _run(self, ranges: Sequence[Range]) -> list[Done]:
+        if not ranges:
+            return []
+        jobs = [Job(self.archive.place, self.archive.typed, self._cluster, one) for one in ranges]
+        context = self._spark.sparkContext
+        return list(context.parallelize(jobs, len(jobs)).map(archive).collect())
+
+    def _check_seen(self, files: Sequence[Written]) -> None:
+        """An executor that does not share the place has written to a disk of its own."""
+        if not files:
+            return
+        found = filesystem(self.archive.place).get_file_info([file.path for file in files])
+        for file, info in zip(files, found, strict=True):
+            if not info.is_file or info.size != file.size:
+                raise missing(self.archive.place, file.path, f"though the executor {file.host} wrote it")
+
+    def _lose(self, table: ArchiveTable, lost: Sequence[Range]) -> None:
+        if not lost:
+            return
+        by_partition: dict[int, list[tuple[int, int]]] = {}
+        for one in lost:
+            by_partition.setdefault(one.partition, []).append((one.start, one.end))
+            _log.error(
+                "deleted before it was archived",
+                topic=one.topic,
+                partition=one.partition,
+                first=one.start,
+                last=one.end - 1,
+            )
+        table.note_lost(by_partition)
+        self.progress.lost += lost
+
+    def _tell(self, archived: Mapping[int, int | None]) -> None:
+        """Commit how far partitions are archived, where the group does not say so yet."""
+        new = {one: offset for one, offset in archived.items() if offset is not None and self._told.get(one) != offset}
+        if new:
+            self._client.offset_commit(
+                ARCHIVE_GROUP,
+                {
+                    TopicPartition(self.archive.topic, one): OffsetAndMetadata(offset, metadata=self.archive.place)
+                    for one, offset in new.items()
+                },
+            )
+            self._told |= new
+
+    def _count(self, files: Sequence[Written], seconds: float) -> None:
+        rows = sum(file.rows for file in files)
+        progress = self.progress
+        progress.rows += rows
+        progress.bytes += sum(file.size for file in files)
+        progress.files += len(files)
+        progress.commits += 1
+        progress.last_rows, progress.last_s = rows, seconds
+
+
+def held(client: BlockingClient, topic: str, partitions: Sequence[int]) -> dict[int, Held]:
+    """What the log of each partition holds, committed records only."""
+    ats = [TopicPartition(topic, one) for one in partitions]
+    starts = client.list_offsets(dict.fromkeys(ats, EARLIEST))
+    ends = client.list_offsets(dict.fromkeys(ats, LATEST), isolation=READ_COMMITTED)
+    return {at.partition: Held(starts[at].offset, max(starts[at].offset, ends[at].offset)) for at in ats}
