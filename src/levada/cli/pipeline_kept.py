@@ -20,7 +20,7 @@ from levada.cli.output import print_json, print_pairs, print_table
 from levada.cli.pipeline_told import as_dict, described, no_runner, rows, shown_state
 from levada.cli.session import AsJson, WrongUsage, count
 from levada.cli.spark import Bootstrap, SparkServer, bootstrap_of, need_broker
-from levada.errors import nearest
+from levada.errors import InvalidRequest, nearest
 
 if TYPE_CHECKING:
     from levada.spark.runner.board import Board
@@ -158,6 +158,8 @@ def reset(
 
     with _board(bootstrap, server) as (client, board):
         actual = _known(board, name)
+        if actual.sources and not actual.checkpoint:
+            raise InvalidRequest(f"{name} has no checkpoint that could be reset: how far it came is in what it writes")
         held = board.ledger.wanted.get(name)
         epoch = max(held.epoch if held else 0, actual.epoch) + 1
         if not yes or not as_json:

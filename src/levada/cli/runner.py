@@ -48,7 +48,8 @@ def runner(
     """Keep every pipeline of a directory as wanted, in one Spark application.
 
     Files that come, change or go are taken up while it runs. A pipeline that fails is started again, after 1 s and up to 60 s,
-    and the others go on. Without a directory, only what Levada itself has to run is run. `levada pipeline list` shows how they are.
+    and the others go on. `levada pipeline list` shows how they are. Topics with `levada.archive` are archived, too; without a directory,
+    nothing else is done.
     A cluster has one runner; Ctrl-C ends it, each pipeline after the batch it is in.
 
     Examples:
@@ -59,7 +60,10 @@ def runner(
     """
     began = time.perf_counter()
     need_spark()
+    from levada.spark.archive.pipelines import ArchivePipelines
     from levada.spark.java import java
+    from levada.spark.options.cluster import Cluster
+    from levada.spark.options.reading import Given
     from levada.spark.pipelines.places import Places
     from levada.spark.runner.assembly import client_of
     from levada.spark.runner.assembly import runner as assembled
@@ -74,7 +78,8 @@ def runner(
             view.ready(_about(pipelines, places), round((time.perf_counter() - began) * 1000))
 
         view.said(f"starting Spark on {master}")
-        assembled(places, client, view, directory=pipelines, ready=ready).run(told)
+        archives = ArchivePipelines(Cluster.of(Given({"bootstrap": places.bootstrap}), client_id="levada-archive"))
+        assembled(places, client, view, directory=pipelines, managed=[archives], ready=ready).run(told)
 
 
 def _about(pipelines: Path | None, places: Places) -> dict[str, Any]:

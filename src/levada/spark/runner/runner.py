@@ -69,6 +69,7 @@ class Runner:
         self._written: dict[str, Actual] = {}
         self._signed = 0.0
         self._silent: str | None = None
+        self._blind: set[str] = set()
         #: What the wall clock says at monotonic 0.
         self._epoch_ms = now_ms() - time.monotonic() * 1000
 
@@ -119,13 +120,21 @@ class Runner:
         """One look at everything."""
         now = time.monotonic()
         wanted = self._read()
-        seen = {unit: version for lookout in self._lookouts for unit, version in lookout.seen.items()}
+        seen = self._seen()
         for action in self._plan.tick(now, seen, wanted):
             keeper.do(action, self._shelf_of)
         labels = {unit: self._shelf_of(unit).label(unit) for unit in seen}
         statuses = {one.name: one for one in self._plan.statuses(now, wanted, labels)}
         self._tell({name: self._describe(one, keeper) for name, one in statuses.items()})
         self._write(self._due(now))
+
+    def _seen(self) -> dict[str, str]:
+        """All units with their versions; where a shelf cannot be looked at, what it held before."""
+        blind = {str(lookout.error) for lookout in self._lookouts if lookout.error is not None}
+        for said in blind - self._blind:
+            self._teller.said(f"pipelines cannot be looked for, those there were go on: {said}")
+        self._blind = blind
+        return {unit: version for lookout in self._lookouts for unit, version in lookout.seen.items()}
 
     def _read(self) -> Mapping[str, Any]:
         """Wishes; the last ones that were heard, while the broker does not answer."""
@@ -257,7 +266,7 @@ def _key(name: str) -> bytes:
 
 def _told(one: Actual | None) -> tuple[Any, ...] | None:
     """What of a state is news."""
-    return None if one is None else (one.state, one.cause, one.note, one.version, one.epoch)
+    return None if one is None else (one.state, one.cause, one.failures, one.note, one.version, one.epoch)
 
 
 def _is_same(before: Actual, after: Actual, *, with_progress: bool) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from levada.errors import InvalidConfig, LevadaError
+from levada.errors import InvalidConfig
 from levada.spark.pipelines.errors import NoPipelines
 from levada.spark.pipelines.loading import declared
 from levada.spark.runner.runnable import Declared, Runnable
@@ -154,7 +154,7 @@ class Lookout:
     def _look(self) -> None:
         try:
             self.seen, self.error = dict(self.shelf.look()), None
-        except (OSError, LevadaError) as error:
+        except Exception as error:  # a directory that is not mounted, a broker that is away: the next look may tell
             self.error = error
 
 
