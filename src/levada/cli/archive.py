@@ -20,6 +20,7 @@ from levada.cli.spark import (
     SparkServer,
     Verbose,
     bootstrap_of,
+    interruptible,
     need_broker,
     need_spark,
 )
@@ -78,6 +79,7 @@ def run(
 
       levada archive run orders --to /data/lake/orders --once --bootstrap kafka.example:9092
     """
+    need_spark()
     from levada.spark.archive.planning import Limits
     from levada.spark.archive.running import Archiving, Care
 
@@ -165,6 +167,7 @@ def compact(
 
       levada archive compact orders
     """
+    need_spark()
     from levada.spark.archive.compaction import Sizes
     from levada.spark.archive.running import Care, tidy
     from levada.spark.archive.table import ArchiveTable, Whose
@@ -233,7 +236,6 @@ def _keep(
     spark: SparkSession, cluster: Cluster, topics: list[str] | None, to: str | None, care: Care, *, as_json: bool
 ) -> None:
     """Until Ctrl-C or SIGTERM."""
-    from levada.cli.pipeline_run import _interruptible as interruptible
     from levada.errors import ClientError
     from levada.spark.archive.keeping import Keeping
     from levada.spark.archive.pipelines import ArchivePipeline, ArchivePipelines

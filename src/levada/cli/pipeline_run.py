@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -24,6 +23,7 @@ from levada.cli.spark import (
     SparkServer,
     Verbose,
     bootstrap_of,
+    interruptible,
     need_broker,
     need_spark,
 )
@@ -79,7 +79,7 @@ def run(
         view.starting(master)
         spark = session(master, f"levada {pipeline.name}", **({"spark.log.level": "WARN"} if verbose else {}))
         try:
-            with _interruptible() as interrupted:
+            with interruptible() as interrupted:
                 running = Running.start(spark, pipeline, places, once=once)
                 _watch(running, view, interrupted)
         finally:
@@ -124,22 +124,6 @@ def _watch(running: Running, view: View, interrupted: threading.Event) -> None:
     if failure := running.failure:
         raise failure
     view.ended()
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and SIGTERM. pyspark's own handler would cancel the micro-batch."""
-    told = threading.Event()
-
-    def tell(*_: Any) -> None:
-        told.set()
-
-    before = {one: signal.signal(one, tell) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield told
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 @contextlib.contextmanager

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -93,3 +97,19 @@ def need_broker(bootstrap: str) -> None:
         ) from None
     except ValueError as error:
         raise WrongUsage(f"--bootstrap {bootstrap!r}: {error}") from None
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """Set by Ctrl-C and SIGTERM. pyspark's own handler would cancel the micro-batch."""
+    told = threading.Event()
+
+    def tell(*_: Any) -> None:
+        told.set()
+
+    before = {one: signal.signal(one, tell) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
