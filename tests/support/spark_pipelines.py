@@ -49,7 +49,7 @@ def table(home: Path, name: str) -> list[dict[str, Any]]:
 def run_once(spark: Any, pipeline: Pipeline, places: Places, **options: Any) -> Running:
     """Until all is read that is there. What it failed with is raised."""
     running = Running.start(spark, pipeline, places, once=True, **options)
-    assert running.wait(120), "the pipeline did not end"
+    assert running.wait(600), "the pipeline did not end"
     running.progress()
     if running.failure:
         raise running.failure

@@ -135,13 +135,15 @@ def test_an_older_batch_than_the_tables_means_that_the_checkpoint_is_gone(uri):
     assert ids(uri) == [1]
 
 
-def test_a_batch_without_rows_makes_no_entry(uri):
+def test_a_batch_without_rows_makes_an_empty_table_and_then_no_entries(uri):
     schema = rows(1).batch.schema
     Table(uri, "p.orders").append(Frame([], schema), 0)
-    assert Table(uri, "p.orders").last_batch() is None
-    Table(uri, "p.orders").append(rows(1), 1)
-    Table(uri, "p.orders").append(Frame([], schema), 2)
+    assert polars.read_delta(uri).to_dicts() == []
+    assert Table(uri, "p.orders").last_batch() == 0
+    Table(uri, "p.orders").append(Frame([], schema), 1)
     assert DeltaTable(uri).version() == 0
+    Table(uri, "p.orders").append(rows(1), 2)
+    assert ids(uri) == [1]
 
 
 def test_a_column_that_is_added_is_null_in_older_rows(uri):

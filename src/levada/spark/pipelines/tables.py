@@ -30,7 +30,7 @@ def evaluate(frame: DataFrame) -> None:
 
 
 class Table:
-    """One sink's view of a table. Nothing is read or made before the first `append`."""
+    """One sink's view of a table, which the first `append` makes, also of no rows: who looks finds it empty, not missing."""
 
     def __init__(self, uri: str, sink_id: str, epoch: int = 0, partition_by: Sequence[str] = ()) -> None:
         self.uri = uri
@@ -62,7 +62,7 @@ class Table:
         make_directory(self.uri, "")
         task = WriteFiles(self.uri, schema, self.partition_by, batch)
         written = [row.asDict() for row in frame.mapInArrow(task, WRITTEN).collect()]
-        if written:
+        if written or table is None:
             self._commit(table, schema, more, written, batch)
 
     def _opened(self, *, fresh: bool = True) -> DeltaTable | None:
