@@ -124,20 +124,21 @@ def test_43_new_partitions_arrive_without_a_restart(stream: Callable[..., Stream
     query.stop()
 
 
-def test_available_now_in_limited_batches_commits_and_ends(stream: Callable[..., Stream], levada: LevadaBroker) -> None:
+def test_available_now_in_limited_batches_commits_and_ends(spark: SparkSession, either: Broker, tmp_path: Path) -> None:
     """T2: after the run the group's lag is 0, although Spark never calls commit for the last batch."""
-    topic = make_topic(levada.bootstrap)
-    put(levada.bootstrap, topic, numbered(25))
+    topic = make_topic(either.bootstrap)
+    put(either.bootstrap, topic, numbered(25))
     into = Collected()
-    query = stream(topic, startingOffsets="earliest", groupId=f"{topic}-g", maxOffsetsPerTrigger="10")
+    options = {"startingOffsets": "earliest", "groupId": f"{topic}-g", "maxOffsetsPerTrigger": "10"}
+    query = Stream(spark, either, topic, tmp_path, **options)
     query.run_available(into)
     assert [len(values) for values in into.batches.values()] == [10, 10, 5]
     assert into.values == numbered(25)
-    assert committed(levada, topic) == 25
-    put(levada.bootstrap, topic, numbered(5, 25))
+    assert committed(either, topic) == 25
+    put(either.bootstrap, topic, numbered(5, 25))
     query.run_available(into)
     assert into.values == numbered(30)
-    assert committed(levada, topic) == 30
+    assert committed(either, topic) == 30
 
 
 def test_t2_lag_goes_down_while_the_query_runs(stream: Callable[..., Stream], levada: LevadaBroker) -> None:
