@@ -210,16 +210,26 @@ def test_overwriting_is_refused(spark, levada, drivers, topic):
         ).save()
 
 
-def test_the_stage_is_given_back_once_a_batch_is_visible(spark, either, client, topic):
-    client.create(topic, 2)
-    frame = spark.range(0, 400_000, 1, 2).selectExpr("repeat('x', 100) AS value")
-    write(frame, either.bootstrap, topic=topic)
-    left = {index: end - begin for index, (begin, end) in client.bounds(STAGE.name).items()}
-    used = {index for index, (_, end) in client.bounds(STAGE.name).items() if end}
-    assert used
-    write(frame, either.bootstrap, topic=topic)
-    after = {index: end - begin for index, (begin, end) in client.bounds(STAGE.name).items()}
-    assert sum(after.values()) <= sum(left.values()) + 40
+def test_the_stage_is_given_back(spark, drivers, topic, tmp_path):
+    """Once a batch is visible, or has failed; beside those of other sinks, and of what is no sink's."""
+    with LevadaBroker(tmp_path / "broker", {"levada.durability": "os"}) as broker:
+        client = Client(drivers("librdkafka"), broker.bootstrap)
+        client.create(topic, 2)
+        frame = spark.range(0, 200_000, 1, 8).selectExpr("repeat('x', 100) AS value")
+        write(values(spark, 0, 10), broker.bootstrap, topic=topic, sinkId="small", batchId=0)
+        write(frame, broker.bootstrap, topic=topic)
+        with pytest.raises(Exception, match="partition 2"):
+            failing = frame.selectExpr("value", "CAST(IF(rand() < 0.00001, 2, 0) AS INT) AS partition")
+            write(failing.unionAll(failing.selectExpr("value", "2")), broker.bootstrap, topic=topic)
+        write(frame, broker.bootstrap, topic=topic, sinkId="large", batchId=0)
+        write(frame, broker.bootstrap, topic=topic, sinkId="large", batchId=1)
+        bounds = client.bounds(STAGE.name)
+        assert sum(end for _, end in bounds.values()) > 60
+        assert sum(end - begin for begin, end in bounds.values()) < 10
+        settings = client.configs(STAGE.name)
+    assert {settings[name] for name in ("retention.ms", "max.message.bytes")} == {
+        STAGE.settings[name] for name in ("retention.ms", "max.message.bytes")
+    }
     assert client.configs(STAGE.name)["retention.ms"] == STAGE.settings["retention.ms"]
     assert client.configs(STAGE.name)["max.message.bytes"] == STAGE.settings["max.message.bytes"]
 

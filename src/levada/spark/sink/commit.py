@@ -106,7 +106,7 @@ class Commit:
             with contextlib.suppress(LevadaError):
                 producer.abort()
             raise
-        free(client, sinks if self._counted else None, asking, looked)
+        free(client, sinks, asking, looked)
         return True
 
     def _producer(self, client: BlockingClient) -> BlockingTransactionalProducer:

@@ -219,7 +219,8 @@ class Encoder:
             raise UnknownTopic("a row has no topic: its column 'topic' is null, and there is no option topic")
         encoded = column.dictionary_encode()
         numbers = np.array([self._number(str(name)) for name in encoded.dictionary.to_pylist()], np.int32)
-        return np.take(numbers, encoded.indices.to_numpy(zero_copy_only=False))
+        found: np.ndarray[Any, np.dtype[np.int32]] = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+        return found
 
     def _number(self, topic: str) -> int:
         number = self._topics.get(topic)

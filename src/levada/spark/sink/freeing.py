@@ -6,25 +6,30 @@ want. A staged batch is wanted by nobody once its sink is past the Spark batch i
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from levada.errors import LevadaError
 from levada.records.batch import batches
 from levada.spark.sink.claims import Asking
-from levada.spark.sink.own_topics import STAGE
+from levada.spark.sink.own_topics import STAGE, have
 from levada.spark.sink.sinks import Sinks
 from levada.spark.sink.stage import Looked
-from levada.spark.sink.staged import StageKey, unwrapped
-from levada.wire.answers import TopicPartition
+from levada.spark.sink.staged import ONE_OFF, StageKey, unwrapped
+from levada.wire.answers import EARLIEST, TopicPartition
+from levada.wire.apis import ApiKey
 from levada.wire.blocking import BlockingClient
+from levada.wire.calls.coordinator import TRANSACTION
 
 #: Less than this is not worth asking for.
-BYTES_MIN: Final = 8 << 20
+BYTES_MIN: Final = 1 << 20
 BATCHES_MIN: Final = 128
 #: So much of what lies before is looked at for one commit.
 _LOOK_BYTES_MAX: Final = 32 << 20
 _FETCH_BYTES: Final = 8 << 20
+_NOTHING: Final = (-1, -1)
 
 
 class Lying(NamedTuple):
@@ -35,8 +40,8 @@ class Lying(NamedTuple):
     key: bytes
 
 
-def freeable(lying: Iterable[Lying], is_done: Callable[[StageKey], bool]) -> int | None:
-    """The offset up to which all of these, which follow on one another, are done with; None where it is not worth it."""
+def freeable(lying: Iterable[Lying], is_done: Callable[[StageKey], bool], *, anything: bool = False) -> int | None:
+    """The offset up to which all of these, which follow on one another, are done with; None where there is not enough of it."""
     end, size, count = None, 0, 0
     for one in lying:
         try:
@@ -46,50 +51,75 @@ def freeable(lying: Iterable[Lying], is_done: Callable[[StageKey], bool]) -> int
         if not is_done(key):
             break
         end, size, count = one.offset + 1, size + one.size, count + 1
-    return end if size >= BYTES_MIN or count >= BATCHES_MIN else None
+    return end if anything or size >= BYTES_MIN or count >= BATCHES_MIN else None
 
 
-def free(client: BlockingClient, sinks: Sinks | None, asking: Asking, looked: Mapping[int, Looked]) -> None:
+def free(client: BlockingClient, sinks: Sinks, asking: Asking, looked: Mapping[int, Looked]) -> None:
     """Delete what is done with from the beginning of the partitions of the stage that were read for this batch.
 
     What goes wrong here is of no consequence: the batch is visible, and retention frees what is left.
     """
-    try:
-        done = _Done(asking, sinks)
+    with contextlib.suppress(LevadaError):
+        done = _Done(client, sinks, asking)
         for partition, one in looked.items():
-            at = TopicPartition(STAGE.name, partition)
-            end = freeable(_lying(client, at, one), done)
-            if end is not None:
-                client.delete_records({at: end})
-    except LevadaError:
-        return
+            _free(client, TopicPartition(STAGE.name, partition), one, done, asking)
+
+
+def sweep(client: BlockingClient, sinks: Sinks, asking: Asking) -> None:
+    """Delete what a write that failed has left at the beginning of any partition of the stage. Also of no consequence."""
+    with contextlib.suppress(LevadaError):
+        done = _Done(client, sinks, asking)
+        places = [TopicPartition(STAGE.name, partition) for partition in range(have(client, STAGE))]
+        for at, begin in client.list_offsets(dict.fromkeys(places, EARLIEST)).items():
+            _free(client, at, Looked(begin.offset, []), done, asking)
+
+
+def _free(client: BlockingClient, at: TopicPartition, looked: Looked, done: _Done, asking: Asking) -> None:
+    # A sink's next batch takes along what this one leaves; a write that happens once has no next one.
+    end = freeable(_lying(client, at, looked), done, anything=asking.sink.startswith(ONE_OFF))
+    if end is not None:
+        client.delete_records({at: end})
 
 
 class _Done:
     """Whether a staged batch is wanted by nobody: ours are not, now; of others we ask once."""
 
-    def __init__(self, asking: Asking, sinks: Sinks | None) -> None:
-        self._past: dict[str, tuple[int, int]] = {asking.sink: (asking.epoch, asking.batch)}
+    def __init__(self, client: BlockingClient, sinks: Sinks, asking: Asking) -> None:
+        self._client = client
         self._sinks = sinks
+        self._past: dict[str, tuple[int, int]] = {asking.sink: (asking.epoch, asking.batch)}
 
     def __call__(self, key: StageKey) -> bool:
         if key.sink not in self._past:
-            seen = self._sinks.last_committed(key.sink) if self._sinks is not None else None
-            self._past[key.sink] = (seen.epoch, seen.batch) if seen is not None else (-1, -1)
+            self._past[key.sink] = self._looked_up(key.sink)
         return (key.epoch, key.batch) <= self._past[key.sink]
+
+    def _looked_up(self, sink: str) -> tuple[int, int]:
+        if sink.startswith(ONE_OFF):
+            return (0, 0) if self._has_committed(sink) else _NOTHING
+        seen = self._sinks.last_committed(sink)
+        return _NOTHING if seen is None else (seen.epoch, seen.batch)
+
+    def _has_committed(self, sink: str) -> bool:
+        """Of a write that has no record, its only transaction tells."""
+        node = self._client.find_coordinator(sink, kind=TRANSACTION).node_id
+        fields = {"transactional_ids": [sink]}
+        (found,) = self._client.request(
+            ApiKey.DESCRIBE_TRANSACTIONS, fields, node=node, repeatable=True
+        ).transaction_states
+        return not found.error_code and found.transaction_state in ("PrepareCommit", "CompleteCommit")
 
 
 def _lying(client: BlockingClient, at: TopicPartition, looked: Looked) -> Iterator[Lying]:
-    """The partition's batches from its beginning to the last that was copied; a gap ends it."""
+    """The partition's batches from its beginning to the last that was copied; a gap ends it, and so does looking at too much."""
     position, read = looked.log_start, 0
     known = [Lying(*one) for one in looked.found]
-    while known and position < known[0].offset and read < _LOOK_BYTES_MAX:
-        answer = client.fetch({at: position}, max_wait_ms=0, max_bytes=_FETCH_BYTES, partition_max_bytes=_FETCH_BYTES)[
-            at
-        ]
+    end = known[0].offset if known else sys.maxsize
+    while position < end and read < _LOOK_BYTES_MAX:
+        answer = client.fetch({at: position}, max_wait_ms=0, max_bytes=_FETCH_BYTES, partition_max_bytes=_FETCH_BYTES)
         before = position
-        for batch in batches(answer.records):
-            if position <= batch.base_offset < known[0].offset:
+        for batch in batches(answer[at].records):
+            if position <= batch.base_offset < end:
                 yield Lying(batch.base_offset, batch.size, unwrapped(batch)[0])
                 position, read = batch.next_offset, read + batch.size
         if position == before:

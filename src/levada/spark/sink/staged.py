@@ -5,11 +5,14 @@ Its key is `<sink>/<epoch>/<batch>/<task>/<attempt>/<number>` in UTF-8: whose it
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from levada.errors import CorruptBatch
 from levada.records.batch import HEADER_SIZE, Batch
 from levada.spark.sink.single import opened
+
+#: Before the id of a write that nobody will repeat: it has no record in `__levada.sinks`.
+ONE_OFF: Final = "levada.write."
 
 
 class StageKey(NamedTuple):

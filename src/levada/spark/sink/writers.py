@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,9 +21,11 @@ from levada.spark.options.reading import WrongOption
 from levada.spark.options.sink import SinkOptions
 from levada.spark.sink.claims import Asking
 from levada.spark.sink.commit import Commit
+from levada.spark.sink.freeing import sweep
 from levada.spark.sink.rows import Columns, columns_of
+from levada.spark.sink.sinks import Sinks
 from levada.spark.sink.stage import Source, hold
-from levada.spark.sink.staged import StageKey
+from levada.spark.sink.staged import ONE_OFF, StageKey
 from levada.spark.sink.targets import Target, Targets, look_up
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ class _Writing:
 
         task, options = _Task(), self._options
         # It connects when there is a first row to write, which in a shuffle's many tasks there may not be.
-        with closing(options.cluster.client()) as client:
+        with contextlib.closing(options.cluster.client()) as client:
             encoder = Encoder(
                 self._columns,
                 Targets(client, self._target).of,
@@ -126,7 +128,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, columns: Columns, target: Target | None) -> None:
         super().__init__(options, columns, target)
         #: Made on the driver, and the same in all tasks.
-        self._sink = options.sink_id or f"levada.write.{uuid.uuid4()}"
+        self._sink = options.sink_id or f"{ONE_OFF}{uuid.uuid4()}"
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
         return self.write_rows(iterator, self._sink, self._options.batch_id or 0)
@@ -135,7 +137,10 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         self.make_visible(messages, counted=self._options.sink_id is not None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is visible, and no transaction open: what was staged goes with the stage's retention."""
+        """Nothing is visible, and no transaction open. What was staged is deleted where that can be, else by the stage's retention."""
+        if self._options.delivery == "exactly_once" and self._options.sink_id is None:
+            with contextlib.suppress(LevadaError), self._options.cluster.client() as client:
+                sweep(client, Sinks(client), Asking(self._sink, 0, 0))
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
@@ -148,7 +153,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         self.make_visible(messages, counted=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing is visible, and no transaction open: what was staged goes with the stage's retention."""
+        """Nothing is visible, and no transaction open. What was staged goes when the batch is written anew."""
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
