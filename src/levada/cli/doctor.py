@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -82,8 +85,9 @@ def _on(master: str) -> Iterator[Check]:
     from levada.spark.pipelines.failures import cause
     from levada.spark.session import session
 
+    log = Path(tempfile.mkdtemp(prefix="levada-doctor-")) / "spark.log"
     try:
-        spark = session(master, "levada doctor")
+        spark = session(master, "levada doctor", log=log)
     except Exception as error:
         yield look.Check("Spark", False, cause(error), "is the master up, and does this machine reach it?")
         return
@@ -91,6 +95,7 @@ def _on(master: str) -> Iterator[Check]:
         yield from look.cluster(spark, look.NEEDED)
     finally:
         spark.stop()
+        shutil.rmtree(log.parent, ignore_errors=True)
 
 
 def _show(check: Check) -> None:

@@ -64,6 +64,7 @@ def run(
     """
     need_spark()
     from levada.spark.java import java
+    from levada.spark.pipelines import preflight
     from levada.spark.pipelines.loading import declared
     from levada.spark.pipelines.places import Places
 
@@ -71,13 +72,16 @@ def run(
     java()
     places = Places(bootstrap=bootstrap_of(bootstrap, server), home=home, master=master)
     need_broker(places.bootstrap)
+    preflight.check(pipeline, places)
     view = _view(pipeline, as_json=as_json)
     with view, _told(verbose=verbose):
         from levada.spark.pipelines.running import Running
         from levada.spark.session import session
 
         view.starting(master)
-        spark = session(master, f"levada {pipeline.name}", **({"spark.log.level": "WARN"} if verbose else {}))
+        # Java's words go to a file: they would be written across the figures.
+        log = None if verbose else home / "spark.log"
+        spark = session(master, f"levada {pipeline.name}", log=log, **({"spark.log.level": "WARN"} if verbose else {}))
         try:
             with interruptible() as interrupted:
                 running = Running.start(spark, pipeline, places, once=once)

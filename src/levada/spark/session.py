@@ -8,7 +8,8 @@ What is different from Spark's defaults, and why:
 - state is kept in RocksDB, with changelogs: state larger than memory, and small batches that cost little;
 - times are UTC, and parquet keeps them in microseconds;
 - as many shuffle partitions as cores on a local master, since 200 tasks over a few thousand rows are all overhead;
-- quiet: no console progress bar, no web page, errors only; nothing is left in the working directory.
+- quiet: no console progress bar, no web page, errors only, and those in a file where one is given; nothing is left in the
+  working directory.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,23 +41,42 @@ _SETTINGS: Final = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
 
 
-def session(master: str = "local[*]", app: str = "levada", **conf: str) -> SparkSession:
-    """A session on this master; the one there is, if one is running. Settings given win. NoJava, before anything is started."""
+def session(master: str = "local[*]", app: str = "levada", *, log: Path | None = None, **conf: str) -> SparkSession:
+    """A session on this master; the one there is, if one is running. Settings given win. NoJava, before anything is started.
+
+    What Java and the executors of a local master write to stderr goes to the file `log`, if one is given.
+    """
     java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(master).appName(app)
-    for name, value in {**settings(master), **conf}.items():
-        builder = builder.config(name, value)
+    wanted = {**settings(master), **conf}
     if SparkSession.getActiveSession() is None:
-        builder = builder.config("spark.sql.warehouse.dir", _scratch())
+        wanted.setdefault("spark.sql.warehouse.dir", _scratch())
+    if log is not None:
+        _launch(log, wanted)
+    builder = SparkSession.builder.master(master).appName(app)
+    for name, value in wanted.items():
+        builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _launch(log: Path, wanted: Mapping[str, str]) -> None:
+    """Start Java, if none runs yet, with its stderr in a file. pyspark offers this to developers alone."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    settings_now = SparkConf().setAll(list(wanted.items()))
+    with log.open("ab") as errors:
+        gateway = launch_gateway(settings_now, popen_kwargs={"stderr": errors})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def settings(master: str) -> dict[str, str]:

@@ -18,15 +18,21 @@ from levada.spark.sink.commit import Sinks
 from levada.wire.blocking import BlockingClient
 
 
-def check(pipeline: Pipeline, places: Places, checkpoint: Checkpoint, epoch: int) -> None:
-    """Of a start in this epoch. UnknownTopic, WrongCheckpoint, Unreachable."""
+def check(pipeline: Pipeline, places: Places, epoch: int | None = None) -> int:
+    """The epoch that it would run in: the checkpoint's, or a newer one that is asked for. UnknownTopic, WrongCheckpoint, Unreachable."""
+    checkpoint = Checkpoint(places.checkpoint(pipeline.name))
+    now = max(checkpoint.epoch, epoch or 0)
+    goes_on = now == checkpoint.epoch and checkpoint.begun
+    if goes_on:
+        checkpoint.check(pipeline)
     with BlockingClient(places.bootstrap, client_id="levada-pipelines") as client:
         _check_topics(pipeline, client)
         sinks = Sinks(client)
         for sink in pipeline.sinks:
-            seen = _seen(pipeline, sink, places, epoch, sinks)
-            if seen is not None and ahead(seen, epoch, begun=checkpoint.begun and checkpoint.epoch == epoch):
+            seen = _seen(pipeline, sink, places, now, sinks)
+            if seen is not None and ahead(seen, now, begun=goes_on):
                 raise _forgotten(pipeline, sink, seen, checkpoint)
+    return now
 
 
 def _check_topics(pipeline: Pipeline, client: BlockingClient) -> None:

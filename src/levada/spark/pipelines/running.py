@@ -58,14 +58,11 @@ class Running:
         A newer `epoch` than the checkpoint's begins anew. WrongDeclaration, WrongCheckpoint, and what the source says of
         a broker or topic that is not there; nothing has been read or written then.
         """
-        checkpoint = Checkpoint(places.checkpoint(pipeline.name))
-        now = max(checkpoint.epoch, epoch or 0)
-        if now == checkpoint.epoch:
-            checkpoint.check(pipeline)
-        preflight.check(pipeline, places, checkpoint, now)
+        now = preflight.check(pipeline, places, epoch)
         own = _session(spark, pipeline)
         result = _result(own, pipeline, places)
         mode = output_mode(pipeline.mode, pipeline.sinks, aggregated=aggregates(result))
+        checkpoint = Checkpoint(places.checkpoint(pipeline.name))
         checkpoint.open(pipeline, now)
         writing = Writing(pipeline, places, now)
         writer = (
