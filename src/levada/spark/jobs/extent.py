@@ -36,8 +36,9 @@ Where = Literal["earliest", "latest"] | int | Moment | Offsets
 
 def where(text: str, option: str) -> Where:
     """As a person says it. InvalidRequest, naming what can be said."""
-    if text == "earliest" or text == "latest":
-        return text
+    match text:
+        case "earliest" | "latest":
+            return text
     if text.isdecimal():
         return int(text)
     if text.startswith("{"):

@@ -10,6 +10,8 @@ from pyspark.sql import functions as f
 from levada.routing import partition_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column
 
 
@@ -34,7 +36,8 @@ def home(router: str, partitions: int) -> Column:
     def of(keys: pa.Array) -> pa.Array:
         return homes(keys, router, partitions)
 
-    return f.arrow_udf(of, "int")(f.col("key"))  # type: ignore[call-overload,no-any-return]
+    routed: Callable[[Column], Column] = f.arrow_udf(of, "int")  # type: ignore[attr-defined]  # pyspark's hints leave it out
+    return routed(f.col("key"))
 
 
 def place(router: str, partitions: int, keyless: str) -> Column:

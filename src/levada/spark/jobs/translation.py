@@ -75,20 +75,20 @@ def _firsts(source: DataFrame, committed: Mapping[str, Offsets]) -> dict[str, di
 
 def _offsets(target: DataFrame, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
     """The offset of the n-th record of a partition, where it has so many; else the one behind its last."""
-    places = sorted(wanted)
-    if not places:
-        return {}
-    by_partition_wanted: dict[int, list[int]] = {}
-    for partition, number in places:
-        by_partition_wanted.setdefault(partition, []).append(number)
-    number = f.row_number().over(Window.partitionBy("partition").orderBy("offset"))
-    counted = target.select("partition", "offset", number.alias("number"))
+    numbers: dict[int, list[int]] = {}
+    for partition, number in sorted(wanted):
+        numbers.setdefault(partition, []).append(number)
+    count = f.row_number().over(Window.partitionBy("partition").orderBy("offset"))
     is_wanted = f.lit(False)
-    for partition, numbers in by_partition_wanted.items():
-        is_wanted = is_wanted | ((f.col("partition") == partition) & f.col("number").isin(numbers))
-    found = {(row["partition"], row["number"]): row["offset"] for row in counted.where(is_wanted).collect()}
+    for partition, held in numbers.items():
+        is_wanted = is_wanted | ((f.col("partition") == partition) & f.col("number").isin(held))
+    counted = target.select("partition", "offset", count.alias("number")).where(is_wanted)
+    found = {(row["partition"], row["number"]): row["offset"] for row in counted.collect()}
     ends = {row[0]: row[1] + 1 for row in target.groupBy("partition").agg(f.max("offset")).collect()}
-    return {at: found.get(at, ends.get(at[0], 0)) for at in places if at in found or at[0] in ends}
+    for partition in ends.keys() & numbers.keys():
+        for number in numbers[partition]:
+            found.setdefault((partition, number), ends[partition])
+    return found
 
 
 def advanced(places: Iterable[Translated], standing: Mapping[str, Offsets]) -> dict[str, dict[int, int]]:

@@ -102,12 +102,12 @@ def scan(spark: SparkSession, cluster: Cluster, ranges: Sequence[Range]) -> list
 
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                counts, examples, partition = dict.fromkeys(KINDS, 0), [], ranges[number].partition
+                partition, counts = ranges[number].partition, dict.fromkeys(KINDS, 0)
+                examples: list[Hole] = []
                 for found in scanned(cluster, ranges[number]):
                     counts = {kind: count + found.counts.get(kind, 0) for kind, count in counts.items()}
-                    kept = [sum(one.kind == kind for one in examples) for kind in KINDS]
-                    room = {kind: _EXAMPLES - have for kind, have in zip(KINDS, kept, strict=True)}
-                    examples += [one for one in found.examples if room[one.kind] > 0]
+                    full = {kind for kind in KINDS if sum(one.kind == kind for one in examples) >= _EXAMPLES}
+                    examples += [one for one in found.examples if one.kind not in full]
                 told = json.dumps([partition, counts, [list(one) for one in examples]])
                 yield pa.RecordBatch.from_arrays([pa.array([told])], names=["found"])
 

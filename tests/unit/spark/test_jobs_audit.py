@@ -1,0 +1,265 @@
+"""Why offsets have no record, what an audit makes of its figures, and the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levada.records.batch import Batch
+from levada.records.build import assemble
+from levada.spark.columns import decode
+from levada.spark.fetch import Fetched
+from levada.spark.jobs.audit.audit import with_holes
+from levada.spark.jobs.audit.figures import (
+    ABORTED,
+    BETWEEN,
+    EMPTIED,
+    KINDS,
+    MARKERS,
+    WITHIN,
+    Copies,
+    Duplicates,
+    Figures,
+    Hole,
+    Key,
+    Keys,
+    Partition,
+    Slot,
+)
+from levada.spark.jobs.audit.findings import Finding, findings, verdict
+from levada.spark.jobs.audit.holes import Found, holes
+from levada.spark.jobs.audit.page import page
+from levada.spark.jobs.audit.plots import bars, columns, moment, short
+from support.batches import make_batch, make_marker, make_record
+
+
+def empty_batch(base_offset: int, count: int) -> Batch:
+    """What dedup and compaction leave of a batch with nothing in it."""
+    data = assemble(
+        [],
+        attributes=0,
+        base_offset=base_offset,
+        base_timestamp=-1,
+        max_timestamp=-1,
+        last_offset_delta=count - 1,
+        producer=(-1, -1, -1),
+        leader_epoch=0,
+    )
+    return Batch(memoryview(data))
+
+
+def found_in(batches: Sequence[Batch], start: int, end: int, aborted: Sequence[tuple[int, int]] = ()) -> Found:
+    data = b"".join(bytes(batch.view) for batch in batches)
+    piece = Fetched(memoryview(data), aborted, start, end, 3)
+    visible = [batch.column(0).to_numpy() for batch in decode(piece, ("offset",), topic="orders")]
+    return holes(piece, np.concatenate(visible) if visible else np.empty(0, np.int64))
+
+
+def test_every_kind_of_hole_is_told_apart() -> None:
+    batches = [
+        make_batch(3, base_offset=0),
+        make_batch(records=[make_record(3), make_record(5), make_record(9)], base_offset=3),  # 4, 6, 7, 8 taken out
+        make_batch(2, base_offset=10, producer_id=7, transactional=True),
+        make_marker(commit=True, producer_id=7, base_offset=12),
+        make_batch(4, base_offset=13, producer_id=7, transactional=True),
+        make_marker(commit=False, producer_id=7, base_offset=17),
+        empty_batch(18, 2),
+        make_batch(1, base_offset=25),  # 20 to 24 are in no batch
+    ]
+    found = found_in(batches, 0, 28, aborted=[(7, 13)])
+    assert found.counts == {WITHIN: 4, MARKERS: 2, ABORTED: 4, EMPTIED: 2, BETWEEN: 5 + 2}
+    assert found.examples == [
+        Hole(MARKERS, 3, 12, 13),
+        Hole(MARKERS, 3, 17, 18),
+        Hole(EMPTIED, 3, 18, 20),
+        Hole(ABORTED, 3, 13, 17),
+        Hole(WITHIN, 3, 4, 5),
+        Hole(BETWEEN, 3, 20, 25),
+        Hole(BETWEEN, 3, 26, 28),
+    ]
+
+
+def test_only_the_offsets_of_the_piece_count() -> None:
+    batches = [make_batch(records=[make_record(0), make_record(9)], base_offset=0), make_batch(3, base_offset=12)]
+    found = found_in(batches, 4, 13)
+    assert {kind: count for kind, count in found.counts.items() if count} == {WITHIN: 5, BETWEEN: 2}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.booleans()), max_size=8), st.integers(0, 3))
+def test_what_is_missing_and_what_is_seen_are_all_there_is(parts: list[tuple[int, int, bool]], rest: int) -> None:
+    batches, at = [], 0
+    for gap, count, is_marker in parts:
+        at += gap
+        batches.append(make_marker(base_offset=at, producer_id=1) if is_marker else make_batch(count, base_offset=at))
+        at += 1 if is_marker else count
+    found = found_in(batches, 0, at + rest)
+    seen = sum(count for _, count, is_marker in parts if not is_marker)
+    assert sum(found.counts.values()) + seen == at + rest
+    assert found.counts[MARKERS] == sum(is_marker for _, _, is_marker in parts)
+
+
+def make_figures(**changes: object) -> Figures:
+    partitions = [
+        Partition(0, 0, 0, 1000, 1000, 0, 50_000, 10, 5, 1_700_000_000_000, 1_700_000_600_000, 0xABC, (1000, *[0] * 9)),
+        Partition(
+            1, 100, 100, 1100, 1000, 0, 50_000, 0, 0, 1_700_000_000_000, 1_700_000_600_000, 0xDEF, (0, 1000, *[0] * 8)
+        ),
+    ]
+    figures = Figures(
+        topic="orders",
+        bootstrap="127.0.0.1:9092",
+        at_ms=1_700_000_000_000,
+        router="murmur2",
+        keyless="round_robin",
+        cleanup="delete",
+        dedup="off",
+        partitions=[one._replace(holes=dict.fromkeys(KINDS, 0)) for one in partitions],
+        holes=[],
+        keys=Keys(50, largest=[Key(b"user-1", 60, 0, 0, 0)]),
+        duplicates=Duplicates("header message_id", 2000),
+        timeline=[Slot(1_700_000_000_000, 1500), Slot(1_700_000_060_000, 500)],
+        seconds=2.0,
+    )
+    return replace(figures, **changes)  # type: ignore[arg-type]
+
+
+def with_missing(figures: Figures, **counts: int) -> Figures:
+    return with_holes(figures, [Found(1, counts, [Hole(kind, 1, 5, 5 + count) for kind, count in counts.items()])])
+
+
+def severities(figures: Figures, check: str) -> set[str]:
+    return {one.severity for one in findings(figures) if one.check == check}
+
+
+def test_a_topic_as_it_should_be() -> None:
+    found = findings(make_figures())
+    assert verdict(found) == "ok"
+    assert any("100 of 2,100 offsets were deleted" in one.text for one in found), "retention is told, and right"
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "severity"),
+    [
+        (MARKERS, {}, "ok"),
+        (ABORTED, {}, "ok"),
+        (WITHIN, {}, "wrong"),
+        (WITHIN, {"cleanup": "compact"}, "ok"),
+        (WITHIN, {"dedup": "id"}, "ok"),
+        (EMPTIED, {}, "wrong"),
+        (EMPTIED, {"dedup": "payload"}, "ok"),
+        (BETWEEN, {}, "wrong"),
+        (BETWEEN, {"dedup": "id"}, "wrong"),
+        (BETWEEN, {"cleanup": "compact,delete"}, "ok"),
+    ],
+)
+def test_a_gap_is_wrong_where_nothing_explains_it(kind: str, changes: dict[str, str], severity: str) -> None:
+    figures = with_missing(make_figures(**changes), **{kind: 4})
+    assert (severities(figures, "gaps") == {"ok"}) is (severity == "ok")
+    assert severity in severities(figures, "gaps")
+    if severity == "wrong":
+        assert any("offsets 5 to 8 of partition 1" in one.text for one in findings(figures))
+
+
+def test_repeats_are_wrong_where_the_topics_dedup_should_have_seen_them() -> None:
+    some = Duplicates("header message_id", 2000, 3, 4, 0, [Copies(3, (0, 5), (1, 9))])
+    figures = make_figures(duplicates=some)
+    assert severities(figures, "duplicates") == {"look"}
+    assert severities(replace(figures, duplicates=some._replace(within_window=1)), "duplicates") == {"wrong"}
+    assert "3 times the one at 0:5" in next(one.text for one in findings(figures) if one.check == "duplicates")
+
+
+def test_keys_that_are_split_or_misplaced_are_wrong() -> None:
+    key = Key(b"user-1", 60, 0, 1, 1)
+    split = make_figures(keys=Keys(50, 2, 70, 0, 0, [key], [key]))
+    assert severities(split, "key order") == {"wrong"}
+    assert severities(split, "routing") == {"ok"}
+    away = make_figures(keys=Keys(50, 0, 0, 1, 60, [key], (), [key._replace(highest=0)]))
+    assert severities(away, "routing") == {"wrong"}
+    assert "'user-1' is in 0 and belongs in 1" in next(one.text for one in findings(away) if one.check == "routing")
+
+
+def test_a_hot_key_and_a_large_partition_are_worth_a_look() -> None:
+    hot = make_figures(keys=Keys(50, largest=[Key(b"all", 900, 0, 0, 0)]))
+    assert severities(hot, "balance") == {"look"}
+    empty = [Partition(p, 0, 0, 0, holes=dict.fromkeys(KINDS, 0)) for p in (2, 3, 4)]
+    uneven = make_figures(partitions=[*make_figures().partitions, *empty])
+    assert severities(uneven, "balance") == {"look"}
+
+
+class _Checked(HTMLParser):
+    """Every tag that is opened is closed, and nothing is taken from elsewhere."""
+
+    VOID = ("meta", "rect", "line", "br", "!doctype")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert not {name for name, _ in attrs} & {"src", "href"}
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag != "rect":
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_is_whole_needs_nothing_else_and_shows_everything() -> None:
+    evil = b"<script>alert(1)</script>\x1b[31m"
+    figures = with_missing(make_figures(keys=Keys(50, largest=[Key(evil, 60, 0, 0, 0)])), markers=3, between=7)
+    found = [*findings(figures), Finding("gaps", "wrong", "<b>", "do & do not")]
+    html = page(figures, found)
+    assert "<script" not in html and "http" not in html and "@import" not in html
+    parser = _Checked()
+    parser.feed(html)
+    assert parser.open == []
+    for told in (
+        "orders",
+        "not as it should be",
+        "0000000000000abc",
+        "2,000",
+        "transaction markers",
+        "in no batch",
+        "do & do not",
+    ):
+        assert told in parser.text
+    assert "prefers-color-scheme: dark" in html
+
+
+def test_a_page_of_an_empty_topic() -> None:
+    figures = make_figures(
+        partitions=[Partition(0, 0, 0, 0, holes=dict.fromkeys(KINDS, 0))],
+        keys=Keys(),
+        duplicates=Duplicates("payload"),
+        timeline=(),
+    )
+    assert "as it should be" in page(figures, findings(figures))
+
+
+def test_plots_stay_within_their_frame() -> None:
+    drawn = columns([(0, 10), (60_000, 1), (6_000_000, 5)], 60_000)
+    for x, width in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn):
+        assert float(x) >= 0 and float(x) + float(width) <= 720
+    assert bars([]) == columns([], 1) == ""
+
+
+def test_numbers_for_a_person() -> None:
+    assert [short(one) for one in (0, 12, 1500, 2_000_000)] == ["0", "12", "1.5 k", "2 M"]
+    assert moment(0) == "1970-01-01 00:00"
+    assert moment(None) == "–"
+    assert moment(2**62) == str(2**62)
