@@ -6,6 +6,7 @@ The session is in a process of its own: jars are for a JVM what they were when i
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from support.wait import wait_until
 
 KAFKA = "kafka"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-FIRST_MS = 1_700_000_000_000
+#: An hour ago: retention goes by these times.
+FIRST_MS = int(time.time() * 1000) - 3_600_000
 PARTITIONS = 4
 
 
