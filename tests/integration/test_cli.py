@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ Levada = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = [sys.executable, "-m", "levada"]
 #: Free ports for all fronts.
 ANYWHERE = ["--kafka-port", "0", "--grpc-port", "0", "--http-port", "0"]
+SIGNAL_ROUNDS = int(os.environ.get("LEVADA_SIGNAL_ROUNDS", "5"))
 
 
 @pytest.fixture(scope="module")
@@ -413,7 +415,7 @@ def test_following_goes_on_until_it_is_interrupted_and_says_how_far_it_came(
     assert following.stdout.readline() == "0:1 meanwhile\n"
     wait_until(lambda: lag(levada, "followers") == 0, 20, "its place is saved while it follows")
     following.send_signal(signal.SIGINT)
-    out, err = following.communicate(timeout=30)
+    out, err = following.communicate(timeout=120)
     assert (following.returncode, out) == (0, "")
     assert err == "\n2 records; next offsets 0:2; saved for group followers\n"
     assert as_json(levada("group", "describe", "followers", "--json"))["partitions"][0]["lag"] == 0
@@ -448,7 +450,7 @@ def test_a_follower_says_when_the_broker_goes_and_comes_back(tmp_path: Path, gro
             assert following.stdout.readline() in ("after\n", "before\n"), "it goes on"
         finally:
             following.send_signal(signal.SIGINT)
-            following.communicate(timeout=30)
+            following.communicate(timeout=120)
         assert following.returncode == 0
 
 
@@ -463,7 +465,7 @@ def test_following_ends_when_the_topic_is_deleted(
     assert following.stdout is not None
     assert following.stdout.readline() == "0:0 x\n"
     levada("topic", "delete", "fleeting", "--yes")
-    _, err = following.communicate(timeout=60)
+    _, err = following.communicate(timeout=120)
     assert following.returncode == 4, err
     assert "no topic 'fleeting'" in err
 
@@ -560,7 +562,7 @@ def test_running_members_of_a_native_group_are_shown_and_go_where_they_are_sent(
         assert sorted(member.stdout.readline().strip() for _ in range(4)) == ["a", "b", "c", "d"]
     finally:
         member.send_signal(signal.SIGINT)
-        member.communicate(timeout=30)
+        member.communicate(timeout=120)
     assert member.returncode == 0
     wait_until(lambda: as_json(levada("group", "describe", "sent", "--json"))["state"] == "Empty", 20, "it left")
 
@@ -720,11 +722,64 @@ from levada.cli import main
 builtins.__import__ = interrupted
 main()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 # Brokers
+
+
+@pytest.mark.parametrize("module", ["levada.cli.logs", "levada.cli.settings", "levada.server", "uvloop"])
+def test_an_interrupt_while_a_broker_starts_is_not_dropped(module: str, tmp_path: Path) -> None:
+    """Python drops what a handler raises in a destructor: if that were all, the broker would go on."""
+    program = f"""
+import builtins, os, signal, sys
+real = builtins.__import__
+class Interrupting:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+def interrupted(name, *args, **kwargs):
+    if name == {module!r}:
+        Interrupting()
+    return real(name, *args, **kwargs)
+from levada.cli import main
+builtins.__import__ = interrupted
+sys.argv = ["levada", "up", "--data", {str(tmp_path / "d")!r}, *{ANYWHERE!r}]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_moment_of_its_start_ends_a_broker(number: signal.Signals, tmp_path: Path) -> None:
+    """LEVADA_SIGNAL_ROUNDS moments, spread over the time a start takes, and a little beyond."""
+    command = [*COMMAND, "up", "--data", str(tmp_path / "d"), *ANYWHERE, "--json"]
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def end(process: subprocess.Popen[str]) -> None:
+        process.send_signal(number)
+        try:
+            out, err = process.communicate(timeout=120)
+        finally:
+            process.kill()
+        assert "not clean" not in err
+        assert process.returncode == 0 or "ready" not in out, err
+
+    began = time.monotonic()
+    first = start()
+    assert first.stdout is not None and "ready" in first.stdout.readline()
+    start_s = time.monotonic() - began
+    end(first)
+    for moment in range(SIGNAL_ROUNDS):
+        process = start()
+        time.sleep(1.1 * start_s * moment / SIGNAL_ROUNDS)
+        end(process)
+    last = start()
+    assert last.stdout is not None and "ready" in last.stdout.readline()
+    end(last)
 
 
 def test_up_says_ready_once_refuses_a_second_broker_and_ends_cleanly(tmp_path: Path) -> None:
@@ -735,16 +790,16 @@ def test_up_says_ready_once_refuses_a_second_broker_and_ends_cleanly(tmp_path: P
     assert ready["event"] == "ready"
     assert ready["kafka"].startswith("127.0.0.1:") and ready["grpc"].startswith("127.0.0.1:")
     assert ready["pid"] == first.pid
-    second = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    second = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert second.returncode == 1
     assert f"in use by another broker, process {first.pid}" in second.stderr
     first.send_signal(signal.SIGTERM)
-    out, err = first.communicate(timeout=30)
+    out, err = first.communicate(timeout=120)
     assert (first.returncode, out) == (0, ""), err
     again = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert again.stdout is not None and again.stdout.readline()
     again.send_signal(signal.SIGINT)
-    _, err = again.communicate(timeout=30)
+    _, err = again.communicate(timeout=120)
     assert again.returncode == 0
     assert "not clean" not in err
 
@@ -765,7 +820,7 @@ def test_up_says_ready_once_refuses_a_second_broker_and_ends_cleanly(tmp_path: P
 )
 def test_up_refuses_what_it_cannot_do_by_name(tmp_path: Path, flags: tuple[str, ...], code: int, said: str) -> None:
     command = [*COMMAND, "up", "--data", str(tmp_path / "d"), *ANYWHERE, *flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr

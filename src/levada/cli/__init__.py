@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 EXIT_FAILED: Final = 1
@@ -25,9 +23,9 @@ EXIT_CODES: Final = (
 
 def main() -> None:
     """The `levada` command."""
-    with _leaving_at_once():
-        from levada.cli.app import app
-        from levada.errors import LevadaError
+    leave_when_interrupted()
+    from levada.cli.app import app
+    from levada.errors import LevadaError
 
     try:
         app(standalone_mode=True)
@@ -41,16 +39,22 @@ def main() -> None:
         _complain(error, f"{error.filename}: {error.strerror}")
 
 
-@contextmanager
-def _leaving_at_once() -> Iterator[None]:
-    """Ctrl-C while modules are loaded: nothing has begun that would have to end in order, and no import has a story to tell."""
+def leave_when_interrupted() -> None:
+    """Have Ctrl-C end the process on the spot: while modules are loaded, nothing has begun that would have to end in order.
+
+    A KeyboardInterrupt would come out of whatever module is being loaded, with a story to tell; and where Python happens to be in a
+    destructor or a callback of its import system, it is dropped, and the command goes on as if nothing had been pressed.
+    """
 
     def leave(*_: Any) -> NoReturn:
         os._exit(EXIT_INTERRUPTED)
 
-    before = signal.signal(signal.SIGINT, leave)
-    yield
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, leave)
+
+
+def raise_when_interrupted() -> None:
+    """Have Ctrl-C raise KeyboardInterrupt, as Python does by itself: from when a command has something to end in order."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _complain(error: Exception, text: str) -> NoReturn:

@@ -9,11 +9,13 @@ import typer
 from typer.core import TyperGroup
 
 from levada import __version__
-from levada.cli import EXIT_CODES
+from levada.cli import EXIT_CODES, raise_when_interrupted
 from levada.errors import nearest
 
 #: In the order they are listed. Each module has an `app`.
 COMMANDS: Final = ("up", "topic", "produce", "consume", "group", "cluster")
+#: Those that take signals into their own hands: until then an interrupt ends them on the spot.
+_ENDED_BY_THEMSELVES: Final = ("up",)
 
 
 class Commands(TyperGroup):
@@ -34,6 +36,8 @@ class Commands(TyperGroup):
         command.name = cmd_name
         for one in (command, *getattr(command, "commands", {}).values()):
             one.help = _indented(one.help)
+        if cmd_name not in _ENDED_BY_THEMSELVES:
+            raise_when_interrupted()
         return command
 
 
