@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import structlog
@@ -27,6 +27,7 @@ from levada.records.batch import Batch
 
 if TYPE_CHECKING:
     from levada.broker.dedup.keeper import Keeper
+    from levada.broker.dedup.memory import Memory
     from levada.broker.dedup.places import Place
     from levada.broker.dedup.screening import First, Screening
     from levada.broker.dedup.shelf import Shelf
@@ -79,13 +80,11 @@ class Dedup:
         rows, shared = [], {}
         for name, topic in self.topics.items():
             own = topic.key.topic_id is not None
-            memory = topic.memory
-            rows.append(Counts(name, self.drops[name], memory.swept if own else 0, len(memory) if own else 0))
+            rows.append(Counts(name, self.drops[name], *_figures([topic.memory] if own else ())))
             if not own:
-                shared[topic.key] = memory
+                shared[topic.key] = topic.memory
         if shared:
-            memories = shared.values()
-            rows.append(Counts(SHARED, 0, sum(each.swept for each in memories), sum(len(each) for each in memories)))
+            rows.append(Counts(SHARED, 0, *_figures(shared.values())))
         return rows
 
     # Which topics
@@ -276,3 +275,9 @@ class Dedup:
         """A partition that the topic's memory has not met."""
         assert self._keeper is not None
         return self._keeper.add_place(topic, partition)
+
+
+def _figures(memories: Iterable[Memory]) -> tuple[int, int, int]:
+    """Swept, remembered and evicted, in all of them."""
+    kept = list(memories)
+    return sum(each.swept for each in kept), sum(map(len, kept)), sum(each.table.evicted for each in kept)

@@ -109,6 +109,7 @@ class Keeper:
                 return
             if config.dedup_window_ms <= topic.config.dedup_window_ms:
                 topic.take(config)
+                self._limit(topic.memory)
                 return
             # What was too old for the window it had must be read again, snapshot or not.
             for place in topic.places.values():
@@ -126,6 +127,7 @@ class Keeper:
         await self._removed()
         key = Key.of(info.id, config)
         memory = await self._recall(key, config)
+        self._limit(memory, config)
         topic = Topic(info.name, info.id, config, memory)
         marks = self.marks[info.name] = await self._dedup.in_thread(
             partial(saving.load_marks, self._dedup.shelf, info.id)
@@ -139,8 +141,7 @@ class Keeper:
                 self._engine, memory, place, partition, marks,
                 covered=self._covered.get(place, 0), now_ms=now_ms, window_ms=config.dedup_window_ms,
             )  # fmt: skip
-        self.upkeep.note(topic)
-        await self.upkeep.save_marks(topic)
+        await self.upkeep.note(topic)
         self._dedup.topics[info.name] = topic
         self.forget_unwanted()  # it may have changed meanwhile
         if self._dedup.view.by_id(info.id) is None:
@@ -175,6 +176,11 @@ class Keeper:
         self.memories[key] = memory
         self.upkeep.recalled(key, memory)
         return memory
+
+    def _limit(self, memory: Memory, *more: TopicConfig) -> None:
+        """As large as the largest of those who use it allows, and of one that is about to."""
+        configs = [topic.config for topic in self._dedup.topics.values() if topic.memory is memory]
+        memory.table.limit = max(config.dedup_entries_max for config in (*configs, *more))
 
     def add_place(self, topic: Topic, partition: Partition) -> Place:
         place = topic.places[partition.at.partition] = Place(topic.topic_id, partition.at)

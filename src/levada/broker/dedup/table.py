@@ -2,12 +2,12 @@
 
 Open addressing, 32 bytes a slot, see slots.py. Filled to 0.8 at most, 0.64 at least once it is large: ten million messages need 400
 to 500 MB. It grows and shrinks a little with every call, so none takes long, and the memory of what has been moved is given back
-on the way. Nothing here knows a clock or a topic: a place is a number.
+on the way. With a limit, the oldest are forgotten when too many have come: a fifth of them at a time, a little with every call, so that
+at least seven tenths of the limit are always remembered. Nothing here knows a clock or a topic: a place is a number.
 """
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levada.broker.dedup import slots as compiled
+from levada.broker.dedup.array import LARGE_FROM, SLOT_BYTES, Array, Entries
 
-Entries = NDArray[np.uint64]  #: rows of four: two hashes, time and place, offset
 Rows = NDArray[np.int64]
 
 CAPACITY_MIN: Final = 1024
 FILLED_MAX: Final = 0.8
 #: Up to so many slots it doubles, and up to so many it grows by half; beyond, memory counts for more than moving.
-_SMALL: Final = 1 << 20
+_SMALL: Final = LARGE_FROM
 _LARGE: Final = 1 << 23
 _GROWTH_SMALL: Final = 2.0
 _GROWTH_MIDDLE: Final = 1.5
@@ -34,32 +34,12 @@ _MOVED_PER_MESSAGE: Final = 16
 _MOVED_MIN: Final = 1024
 #: Slots for one turn of a sweep or a copy: about a millisecond.
 STEP: Final = 1 << 15
-_SLOT_BYTES: Final = 32
-_PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-_GIVE_BACK_BYTES: Final = 1 << 22
-
-
-class Array:
-    """Slots in pages of their own, of which only those written to cost anything."""
-
-    __slots__ = ("_pages", "capacity", "given_back", "slots")
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        count = capacity + compiled.SPARE
-        self._pages = mmap.mmap(-1, count * _SLOT_BYTES, flags=_PRIVATE)
-        if hasattr(mmap, "MADV_HUGEPAGE") and capacity > _SMALL:
-            self._pages.madvise(mmap.MADV_HUGEPAGE)
-        self.slots: Entries = np.frombuffer(self._pages, np.uint64).reshape(count, 4)
-        self.given_back = 0
-
-    def give_back(self, done: int) -> None:
-        """What lies before this slot is not needed any more."""
-        size = done * _SLOT_BYTES - self.given_back
-        size -= size % _GIVE_BACK_BYTES
-        if size > 0 and hasattr(mmap, "MADV_DONTNEED"):
-            self._pages.madvise(mmap.MADV_DONTNEED, self.given_back, size)
-            self.given_back += size
+#: As full as this part of its limit, it begins to forget this part of its messages, so that there is room when it is full.
+_EVICT_FROM: Final = 0.9
+_EVICTED: Final = 0.2
+#: So many slots are looked at to say which are the oldest.
+_SAMPLE: Final = 4096
+_NEVER_MS: Final = -(1 << 62)
 
 
 _NOTHING: Final[Entries] = np.zeros((0, 4), np.uint64)
@@ -80,6 +60,15 @@ class Table:
         self.arrivals = 0
         #: Grows whenever something may stand where it did not stand before, other than by coming.
         self.shifts = 0
+        #: Most messages it remembers; None for as many as come.
+        self.limit: int | None = None
+        #: What was first seen at or before this time is forgotten, because too many have come.
+        self.floor_ms = _NEVER_MS
+        #: Forgotten so although their window had not passed.
+        self.evicted = 0
+        self._evicting = False
+        self._evict_from = 0
+        self._latest_ms = _NEVER_MS
 
     def __len__(self) -> int:
         return self.count
@@ -95,8 +84,8 @@ class Table:
     @property
     def size_bytes(self) -> int:
         """What the slots take, at most."""
-        moving = 0 if self._old is None else len(self._old.slots) * _SLOT_BYTES - self._old.given_back
-        return len(self._array.slots) * _SLOT_BYTES + moving
+        moving = 0 if self._old is None else len(self._old.slots) * SLOT_BYTES - self._old.given_back
+        return len(self._array.slots) * SLOT_BYTES + moving
 
     def meet(
         self,
@@ -114,7 +103,9 @@ class Table:
     ) -> None:
         """Look messages up and, with `insert`, remember those that are new: see `slots.meet`."""
         if insert:
+            self._latest_ms = max(self._latest_ms, now_ms)
             self.make_room(len(firsts), now_ms - window_ms, dead)
+        window_ms = min(window_ms, now_ms - self.floor_ms)
         self._came(
             compiled.meet(
                 *self._arrays(), hashes, records, base_offset, place, now_ms, window_ms, insert, dense, dead, firsts,
@@ -147,7 +138,10 @@ class Table:
     # Growing and shrinking
 
     def make_room(self, coming: int, cutoff_ms: int, dead: NDArray[np.uint8]) -> None:
-        """Have room for so many more; a part of what is to be moved is moved."""
+        """Have room for so many more; a part of what is to be moved is moved, and a part of what is to be forgotten is."""
+        if self.limit is not None:
+            self._keep_within(self.limit, coming, cutoff_ms, dead)
+            cutoff_ms = max(cutoff_ms, self.floor_ms)
         if self._old is not None:
             self._move(max(coming * _MOVED_PER_MESSAGE, _MOVED_MIN), cutoff_ms, dead)
         needed = self.count + coming
@@ -163,7 +157,7 @@ class Table:
 
     def _resize(self, capacity: int) -> None:
         self._old, self._array = self._array, Array(capacity)
-        self._done = self._sweep_from = 0
+        self._done = self._sweep_from = self._evict_from = 0
         self.shifts += 1
 
     def _move(self, limit: int, cutoff_ms: int, dead: NDArray[np.uint8]) -> int:
@@ -183,7 +177,40 @@ class Table:
             old.give_back(self._done)
         return removed
 
-    # Sweeping
+    # Forgetting
+
+    def _keep_within(self, limit: int, coming: int, cutoff_ms: int, dead: NDArray[np.uint8]) -> None:
+        if not self._evicting:
+            if self.count + coming <= _EVICT_FROM * limit:
+                return
+            self._raise_floor()
+        if self._old is not None:
+            return  # what is moved leaves out what is forgotten
+        self._evict_from, removed = self._sweep(
+            self._evict_from, max(coming * _MOVED_PER_MESSAGE, _MOVED_MIN), self.floor_ms, dead
+        )
+        self.evicted += removed if self.floor_ms > cutoff_ms else 0
+        self._evicting = self._evict_from > 0
+
+    def _raise_floor(self) -> None:
+        """Forget the oldest part. The newest stay, whatever their number: they may be of the batch that comes."""
+        slots = self._array.slots
+        some = slots[:: max(1, len(slots) // _SAMPLE)]
+        times = time_of(some[some[:, 0] != 0])
+        if len(times):
+            oldest = int(np.quantile(times, _EVICTED, method="lower"))
+            self.floor_ms = max(self.floor_ms, min(oldest, self._latest_ms - 1))
+            self._evicting = True
+
+    def _sweep(self, start: int, limit: int, cutoff_ms: int, dead: NDArray[np.uint8]) -> tuple[int, int]:
+        """Empty slots that are over, from one on; where to go on, 0 at the end, and how many went."""
+        self._removed[0] = 0
+        end = compiled.sweep(self._array.slots, self._array.capacity, start, limit, cutoff_ms, dead, self._removed)
+        removed = int(self._removed[0])
+        if removed:
+            self.shifts += 1
+            self.count -= removed
+        return end, removed
 
     def sweep_step(self, cutoff_ms: int, dead: NDArray[np.uint8]) -> tuple[int, bool]:
         """Forget, in a part of the table, what was first seen at or before `cutoff_ms` or is in a dead place.
@@ -192,15 +219,8 @@ class Table:
         """
         if self._old is not None:
             return self._move(STEP, cutoff_ms, dead), False
-        self._removed[0] = 0
         array = self._array
-        self._sweep_from = compiled.sweep(
-            array.slots, array.capacity, self._sweep_from, STEP, cutoff_ms, dead, self._removed
-        )
-        removed = int(self._removed[0])
-        if removed:
-            self.shifts += 1
-            self.count -= removed
+        self._sweep_from, removed = self._sweep(self._sweep_from, STEP, cutoff_ms, dead)
         if self._sweep_from:
             return removed, False
         if array.capacity > CAPACITY_MIN and self.count < _FILLED_MIN * array.capacity:

@@ -18,12 +18,14 @@ SHARED: Final = "*"
 
 
 class Counts(NamedTuple):
-    """Of one topic: repeats that were not stored, messages forgotten because the window had passed, messages remembered."""
+    """Of one topic: repeats that were not stored, messages forgotten because the window had passed, messages remembered, and messages
+    forgotten before that because too many had come."""
 
     topic: str
     dropped: int
     swept: int
     entries: int
+    evicted: int = 0
 
 
 class Key(NamedTuple):

@@ -11,7 +11,6 @@ import structlog
 
 from levada.broker.dedup import saving
 from levada.config import MINUTE_MS
-from levada.engine.port import At
 from levada.errors import LevadaError
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from levada.broker.dedup.keeper import Keeper
     from levada.broker.dedup.memory import Memory
     from levada.broker.dedup.places import Place
+    from levada.broker.dedup.stored import Partition
     from levada.broker.dedup.topic import Key, Topic
 
 #: So many new messages, and this part of all, are put down in between.
@@ -37,6 +37,7 @@ class Upkeep:
         self._changed = asyncio.Event()
         #: How many messages a memory had taken when it was last put down.
         self._saved: dict[Key, int] = {}
+        self._warned: set[Key] = set()
 
     async def run(self) -> None:
         """Sweep for ever."""
@@ -69,12 +70,24 @@ class Upkeep:
             if window_ms := self._window_ms(memory):
                 for _ in memory.sweep(self._dedup.now_ms(), window_ms):
                     await asyncio.sleep(0)
+                self._warn_of_evictions(key, memory, window_ms)
             grown = memory.table.arrivals - self._saved.get(key, 0)
             if grown >= max(SNAPSHOT_FROM, SNAPSHOT_PART * len(memory)):
                 await self._save(key)
         for topic in list(self._dedup.topics.values()):
-            self.note(topic)
-            await self.save_marks(topic)
+            await self.note(topic)
+
+    def _warn_of_evictions(self, key: Key, memory: Memory, window_ms: int) -> None:
+        """Once for each memory: the metric has the rest."""
+        if memory.table.evicted and key not in self._warned:
+            self._warned.add(key)
+            _log.warning(
+                "messages are forgotten before their window has passed: more came than levada.dedup.entries.max",
+                topics=sorted(topic.name for topic in self._users(memory)),
+                entries_max=memory.table.limit,
+                window_ms=window_ms,
+                remembered_ms=self._dedup.now_ms() - memory.table.floor_ms,
+            )
 
     def _window_ms(self, memory: Memory) -> int:
         """The longest of those who use it; 0 where nobody does."""
@@ -91,26 +104,25 @@ class Upkeep:
 
     async def put_all_down(self) -> None:
         for topic in list(self._dedup.topics.values()):
-            self.note(topic)
-            await self.save_marks(topic)
+            await self.note(topic)
         for key in list(self._keeper.memories):
             await self._save(key)
 
-    def note(self, topic: Topic) -> None:
-        """How far the topic's partitions have come by now."""
-        marks = self._keeper.marks.get(topic.name)
-        if marks is None:
-            return
-        now_ms = self._dedup.now_ms()
-        for index in topic.places:
-            marks.note(index, self._dedup.partition_of(At(topic.name, index)).log_end, now_ms)
-        marks.forget_before(now_ms - topic.config.dedup_window_ms)
+    async def note(self, topic: Topic) -> None:
+        """How far the topic's partitions have come by now, put down once so much of them is on disk.
 
-    async def save_marks(self, topic: Topic) -> None:
+        A note of more than that would speak of other records after a power cut, as soon as the log has grown so far again.
+        """
+        now_ms = self._dedup.now_ms()
+        ends = await self._synced(topic.places.values(), lambda partition: partition.log_end)
         marks = self._keeper.marks.get(topic.name)
-        if marks is not None:
-            save = partial(saving.save_marks, self._dedup.shelf, topic.topic_id, marks.encode())
-            await self.on_shelf(save, topic.name)
+        if marks is None or self._dedup.view.by_id(topic.topic_id) is None:
+            return  # it was deleted meanwhile
+        for place, end in ends.items():
+            marks.note(place.at.partition, end, now_ms)
+        marks.forget_before(now_ms - topic.config.dedup_window_ms)
+        save = partial(saving.save_marks, self._dedup.shelf, topic.topic_id, marks.encode())
+        await self.on_shelf(save, topic.name)
 
     async def on_shelf(self, work: Callable[[], None], what: str) -> None:
         """In a worker thread. Where the disk will not have it, the next start takes longer, and nothing else."""
@@ -119,14 +131,14 @@ class Upkeep:
         except OSError as reason:
             _log.warning("dedup memory not put down", of=what, reason=str(reason))
 
-    async def _synced(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Have the places on disk as far as they are stable; those whose partitions refuse are left out."""
+    async def _synced(self, places: Iterable[Place], end_of: Callable[[Partition], int]) -> dict[Place, int]:
+        """Have the places on disk up to these ends; those whose partitions refuse are left out."""
         ends: dict[Place, int] = {}
         waits: list[tuple[Place, Awaitable[None]]] = []
         for place in places:
             try:
                 partition = self._dedup.partition_of(place.at)
-                ends[place] = partition.stable_end
+                ends[place] = end_of(partition)
                 if (wait := partition.when_synced(ends[place])) is not None:
                     waits.append((place, wait))
             except LevadaError:
@@ -148,7 +160,8 @@ class Upkeep:
         if memory is None or not (window_ms := self._window_ms(memory)):
             return
         arrivals = memory.table.arrivals
-        covered = await self._synced(place for topic in self._users(memory) for place in topic.places.values())
+        places = [place for topic in self._users(memory) for place in topic.places.values()]
+        covered = await self._synced(places, lambda partition: partition.stable_end)
         try:
             if await saving.save(self._dedup.shelf, key, memory, covered, window_ms, self._dedup.in_thread):
                 self._saved[key] = arrivals

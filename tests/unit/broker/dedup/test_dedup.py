@@ -12,8 +12,9 @@ from random import Random
 from typing import Any
 
 import pytest
+import structlog
 
-from levada.broker.dedup import Counts, Dedup
+from levada.broker.dedup import Counts, Dedup, saving
 from levada.broker.dedup import keeper as keeper_module
 from levada.broker.dedup import upkeep as upkeep_module
 from levada.engine.embedded import datadir
@@ -356,6 +357,37 @@ async def test_a_sweep_forgets_what_is_past_the_window(tmp_path: Path) -> None:
         assert w.dedup.counts() == [Counts("t", 0, 2, 1)]
 
 
+async def test_when_more_came_than_are_remembered_the_oldest_are_forgotten_and_somebody_is_told(tmp_path: Path) -> None:
+    def names(number: int) -> list[bytes]:
+        return [b"%d-%d" % (number, each) for each in range(100)]
+
+    async with world(tmp_path / "data") as w:
+        await w.create(levada_dedup_entries_max="1000")
+        for number in range(50):
+            w.clock.ms += 1
+            await w.publish(*names(number))
+        (counts,) = w.dedup.counts()
+        assert counts.entries <= 1000 and counts.evicted >= 4000 and counts.swept == 0
+        assert all(repeat for _, _, repeat in await w.publish(*names(44), *names(49)))
+        assert not any(repeat for _, _, repeat in await w.publish(*names(0)))
+        assert w.dedup._keeper is not None
+        with structlog.testing.capture_logs() as lines:
+            for _ in range(2):
+                await w.dedup._keeper.upkeep.sweep()
+        [line] = [each for each in lines if "entries.max" in each["event"]]
+        assert (line["topics"], line["entries_max"], line["window_ms"]) == (["t"], 1000, WINDOW)
+        await w.engine.alter("t", {"levada.dedup.entries.max": "100000"})
+        for number in range(100, 130):
+            w.clock.ms += 1
+            await w.publish(*names(number))
+        assert w.dedup.counts()[0].entries > 3000
+        await w.engine.alter("t", {"levada.dedup.entries.max": "1000"})
+        killed = as_killed(tmp_path / "data")
+    async with world(killed, clock=w.clock) as w:
+        assert all(repeat for _, _, repeat in await w.publish(*names(129)))
+        assert w.dedup.counts()[0].entries <= 1000
+
+
 async def test_a_topic_made_anew_remembers_nothing_of_the_old_one(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         for scope in ("topic", "broker"):
@@ -538,3 +570,32 @@ async def test_what_a_power_cut_took_does_not_count_as_seen_once_the_log_has_gro
     async with world(data, disk=killed, clock=clock) as w:
         await w.publish(b"lost")
         assert (await values(w.engine, AT)).count(b"lost") == 1
+
+
+async def test_times_that_were_noted_before_a_power_cut_do_not_speak_of_what_came_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the disk would not take newer notes since."""
+    tree, data, clock = SimulatedTree(), Path("/data"), Clock()
+    async with world(data, disk=tree, clock=clock) as w:
+        await w.create(levada_durability="os")
+        await w.publish(b"lost", b"too", b"perhaps")
+        assert w.dedup._keeper is not None
+        await w.dedup._keeper.upkeep.sweep()
+        tree.fsync_dir(str(data))
+        cut = tree.fork()
+    cut.crash(_Worst(1))
+    monkeypatch.setattr(datadir, "boot_id", lambda: "another")
+
+    def full(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    clock.ms += WINDOW * 2 // 3
+    with monkeypatch.context() as patched:
+        patched.setattr(saving, "save_marks", full)
+        async with world(data, disk=cut, clock=clock) as w:
+            ((_, offset, _),) = await w.publish(b"late")
+            killed = cut.fork()
+    clock.ms += WINDOW // 2
+    async with world(data, disk=killed, clock=clock) as w:
+        assert await w.publish(b"late") == [(0, offset, True)]

@@ -151,3 +151,44 @@ def test_a_large_table_stays_at_least_two_thirds_full_and_gives_memory_back(monk
     while table.is_moving:
         table.sweep_step(100, dead)
     assert table.capacity == module.CAPACITY_MIN
+
+
+def test_no_more_are_remembered_than_the_limit_and_those_are_the_newest() -> None:
+    limit, size, rounds = 20_000, 500, 200
+    table, dead = Table(), np.zeros(8, np.uint8)
+    table.limit = limit
+    hashes = np.random.default_rng(1).integers(1, 1 << 63, (size * rounds, 2)).astype(np.uint64)
+    rows = np.zeros((size, 3), np.int64)
+    rows[:, 1] = np.arange(size)
+
+    def meet(number: int, now_ms: int, *, insert: bool) -> np.ndarray:
+        firsts = np.full((size, 2), -1, np.int64)
+        table.meet(
+            hashes[number * size : (number + 1) * size], rows, firsts, base_offset=number * size, place=0,
+            now_ms=now_ms, window_ms=1 << 40, dead=dead, insert=insert,
+        )  # fmt: skip
+        return firsts[:, 1]
+
+    for number in range(rounds):
+        assert (meet(number, number, insert=True) == -1).all()
+        assert len(table) <= limit
+        newest = range(max(0, number - int(0.7 * limit / size) + 1), number + 1)
+        assert (meet(newest[0], number, insert=False) == newest[0] * size + np.arange(size)).all()
+    assert table.evicted >= size * rounds - limit
+    assert (meet(0, rounds, insert=False) == -1).all()
+    known = sum(int((meet(number, rounds, insert=False) >= 0).sum()) for number in range(rounds))
+    assert 0.7 * limit <= known <= len(table) <= limit
+
+
+def test_what_comes_in_one_moment_is_not_forgotten_in_it() -> None:
+    """Nothing can be told to be older than the rest: then there are more than the limit says."""
+    table = Table()
+    table.limit = 100
+    hashes = np.random.default_rng(2).integers(1, 1 << 63, (1000, 2)).astype(np.uint64)
+    rows = np.zeros((1000, 3), np.int64)
+    for expected in (-1, 0):
+        firsts = np.full((1000, 2), -1, np.int64)
+        table.meet(
+            hashes, rows, firsts, base_offset=0, place=0, now_ms=5, window_ms=10, dead=np.zeros(8, np.uint8)
+        )  # fmt: skip
+        assert (firsts[:, 1] == expected).all()
