@@ -34,7 +34,7 @@ ROUNDS = int(os.environ.get("LEVADA_KILL_ROUNDS", "2"))
 SEED = int(os.environ.get("LEVADA_KILL_SEED", "0")) or random.randrange(1 << 30)
 PARTITIONS = 4
 #: Records a round, and how many of them a micro-batch takes: so that there is always a batch under way to be killed in.
-ROUND_RECORDS, BATCH_RECORDS = 6_000, 400
+ROUND_RECORDS, BATCH_RECORDS = 4_000, 400
 SETTLE_S = 120.0
 
 
@@ -46,8 +46,9 @@ def client(either: Broker, drivers: Callable[[str], Driver]) -> Client:
 def start(
     spark: Any, bootstrap: str, source: str, target: str, checkpoint: str, options: dict[str, str], once: bool = False
 ) -> StreamingQuery:
+    rows = BATCH_RECORDS * (10 if once else 1)
     frame = spark.readStream.format("levada").options(
-        bootstrap=bootstrap, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=str(BATCH_RECORDS)
+        bootstrap=bootstrap, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=str(rows)
     )
     writer = frame.load().select("key", "value").repartition(2).writeStream.format("levada")
     writer = writer.options(bootstrap=bootstrap, topic=target, **options).option("checkpointLocation", checkpoint)
