@@ -33,7 +33,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NOT_HERE = ("make ", "levada up", "pip install", "npm ", "npx ", "go install", "grpcurl ")
 #: Not one of ours to run: formats, other languages, drawings.
 RUN = ("console", "python", "js")
-TIMEOUT_S = 60
+#: Spark takes a while to start.
+TIMEOUT_S = 240
 
 
 class Block(NamedTuple):
@@ -157,7 +158,8 @@ def check(told: list[str], printed: list[str], what: str) -> None:
 def test_the_page_is_right(page: Path, broker: LevadaBroker, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "src").symlink_to(ROOT / "src")  # where the pages say the protos are
+    for name in ("src", "examples"):  # where the pages say the protos and pipelines are
+        (home / name).symlink_to(ROOT / name)
     reader = Reader(home, broker)
     for block in blocks(page):
         getattr(reader, block.language)(block)

@@ -114,6 +114,28 @@ def test_two_writers_with_one_name_write_a_batch_once(uri):
     assert ids(uri) == [1, 2]
 
 
+def test_who_makes_a_table_second_must_fit_to_it(uri):
+    one, other = Table(uri, "p.orders"), Table(uri, "q.orders")
+    frame = rows(1)
+    collect = frame.collect
+    frame.collect = lambda: (other.append(rows(2, more=1.5), 0), collect())[1]
+    with pytest.raises(WrongTable, match="'more'"):
+        one.append(frame, 0)
+    frame = rows(1, more=2.5)
+    one.append(frame, 0)
+    assert ids(uri) == [1, 2]
+
+
+def test_who_makes_a_table_second_appends_to_it(uri):
+    one, other = Table(uri, "p.orders"), Table(uri, "q.orders")
+    frame = rows(1)
+    collect = frame.collect
+    frame.collect = lambda: (other.append(rows(2), 0), collect())[1]
+    one.append(frame, 0)
+    assert ids(uri) == [1, 2]
+    assert (one.last_batch(), other.last_batch()) == (0, 0)
+
+
 def test_two_pipelines_may_write_to_one_table(uri):
     Table(uri, "p.orders").append(rows(1), 0)
     Table(uri, "q.orders").append(rows(2), 0)

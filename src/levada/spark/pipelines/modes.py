@@ -24,7 +24,7 @@ def output_mode(declared: Mode | None, sinks: Iterable[Sink], *, aggregated: boo
 
 def aggregates(frame: DataFrame) -> bool:
     """Whether Spark keeps an aggregate as state for it."""
-    jvm: Any = frame._jdf  # type: ignore[attr-defined]
+    jvm: Any = frame._jdf
     return is_aggregate(jvm.queryExecution().analyzed().toString())
 
 

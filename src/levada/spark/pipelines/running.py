@@ -26,7 +26,7 @@ from levada.spark.session import STATE_STORES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 #: How long `stop` waits for the end of the micro-batch.
 STOP_TIMEOUT_S: Final = 60.0

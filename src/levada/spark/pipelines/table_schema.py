@@ -86,7 +86,7 @@ def same(one: pa.DataType, other: pa.DataType) -> bool:
         return same(one.value_type, other.value_type)
     if pa.types.is_map(one) and pa.types.is_map(other):
         return same(one.key_type, other.key_type) and same(one.item_type, other.item_type)
-    return _plain(one) == _plain(other)
+    return bool(_plain(one) == _plain(other))
 
 
 def _is_list(kind: pa.DataType) -> bool:

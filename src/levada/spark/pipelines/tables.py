@@ -58,12 +58,12 @@ class Table:
             return
         schema = arrow_schema(frame.schema, self.partition_by)
         table = self._opened(fresh=False)
-        more = self._fitting(table, schema)
+        self._fitting(table, schema)
         make_directory(self.uri, "")
         task = WriteFiles(self.uri, schema, self.partition_by, batch)
         written = [row.asDict() for row in frame.mapInArrow(task, WRITTEN).collect()]
         if written or table is None:
-            self._commit(table, schema, more, written, batch)
+            self._commit(table, schema, written, batch)
 
     def _opened(self, *, fresh: bool = True) -> DeltaTable | None:
         """As it is now; None where there is none yet."""
@@ -84,46 +84,51 @@ class Table:
         """The columns that the table lacks. WrongTable."""
         if table is None:
             return []
-        import pyarrow as pa
-
         partitions = tuple(table.metadata().partition_columns)
         if partitions != self.partition_by:
             raise WrongTable(
                 f"lake {self.uri} is partitioned by {', '.join(partitions) or 'nothing'}, and the pipeline says "
                 f"{', '.join(self.partition_by) or 'nothing'}; this cannot change"
             )
-        return added(pa.schema(table.schema().to_arrow()), schema, self.uri)
+        return added(_schema(table.schema().to_arrow()), schema, self.uri)
 
     def _commit(
-        self,
-        table: DeltaTable | None,
-        schema: pa.Schema,
-        more: Sequence[pa.Field],
-        written: Sequence[dict[str, Any]],
-        batch: int,
+        self, table: DeltaTable | None, schema: pa.Schema, written: Sequence[dict[str, Any]], batch: int
     ) -> None:
         from deltalake import CommitProperties, Schema, Transaction
+        from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction, create_table_with_add_actions
 
         now_ms = round(time.time() * 1000)
-        actions = [
+        actions: list[Any] = [
             AddAction(one["path"], one["size"], json.loads(one["partition"]), now_ms, True, one["stats"])
             for one in written
         ]
+        by = list(self.partition_by)
         properties = CommitProperties(app_transactions=[Transaction(self.app_id, batch)])
-        partition_by = list(self.partition_by)
         if table is None:
-            create_table_with_add_actions(
-                self.uri,
-                Schema.from_arrow(schema),
-                actions,
-                mode="error",
-                partition_by=partition_by,
-                commit_properties=properties,
-            )
-            return
-        if more:
-            import pyarrow as pa
+            try:
+                create_table_with_add_actions(
+                    self.uri,
+                    Schema.from_arrow(schema),
+                    actions,
+                    mode="error",
+                    partition_by=by,
+                    commit_properties=properties,
+                )
+                return
+            except DeltaError:
+                table = self._opened()
+                if table is None:
+                    raise
+                # Somebody else has made it meanwhile.
+        if more := self._fitting(table, schema):
+            table.alter.add_columns(list(Schema.from_arrow(_schema(more)).fields))
+        table.create_write_transaction(actions, "append", schema, by, commit_properties=properties)
 
-            table.alter.add_columns(list(Schema.from_arrow(pa.schema(more)).fields))
-        table.create_write_transaction(actions, "append", schema, partition_by, commit_properties=properties)
+
+def _schema(fields: Any) -> pa.Schema:
+    """Of fields, or of another library's schema."""
+    import pyarrow as pa
+
+    return pa.schema(fields)
