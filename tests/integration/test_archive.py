@@ -1,0 +1,323 @@
+"""An archiver over a real broker and real tables, with no JVM: what it promises whatever happens, and when it is killed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from confluent_kafka import Producer
+
+from levada.engine.names import ARCHIVE_GROUP
+from levada.spark.archive.archiver import Archiver
+from levada.spark.archive.keeping import Keeping
+from levada.spark.archive.pipelines import ArchivePipelines
+from levada.spark.archive.planning import Limits
+from levada.spark.archive.running import Archiving, tidy
+from levada.spark.archive.status import stands
+from levada.spark.archive.table import ArchiveTable, Whose, WrongTable
+from levada.spark.archive.wanted import Archive
+from levada.spark.options.cluster import Cluster
+from levada.wire.apis import ApiKey
+from support.archives import EAGER, IMPATIENT, OLD_MS, NoSpark, cluster_of, fill, lag, make_archived, starts
+from support.levada import LevadaBroker
+from support.wait import wait_until
+
+Make = Callable[..., Archive]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LevadaBroker]:
+    with LevadaBroker(tmp_path_factory.mktemp("archived"), IMPATIENT) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(broker: LevadaBroker) -> Cluster:
+    return cluster_of(broker.bootstrap)
+
+
+@pytest.fixture
+def make(cluster: Cluster, tmp_path: Path) -> Make:
+    """A topic that is archived: partitions, and settings with `_` for `.`."""
+    return partial(make_archived, cluster, tmp_path / "lake")
+
+
+def archive_all(cluster: Cluster, archive: Archive) -> Archiving:
+    archiving = Archiving(NoSpark(), cluster, archive, EAGER)  # type: ignore[arg-type]
+    archiving.run_once()
+    return archiving
+
+
+def archived(archive: Archive) -> list[tuple[int, int, int]]:
+    """Partition, offset and number of every row."""
+    rows = pl.scan_delta(archive.place).select("partition", "offset", "value").sort("partition", "offset").collect()
+    return [(partition, offset, int(value)) for partition, offset, value in rows.rows()]
+
+
+def expected(count: int, partitions: int) -> list[tuple[int, int, int]]:
+    return sorted((number % partitions, number // partitions, number) for number in range(count))
+
+
+def committed(cluster: Cluster, archive: Archive) -> dict[int, tuple[int, str]]:
+    with cluster.client() as client:
+        found = client.offset_fetch(ARCHIVE_GROUP)
+    return {at.partition: (one.offset, one.metadata) for at, one in found.items() if at.topic == archive.topic}
+
+
+def test_what_is_archived_is_committed_and_retention_goes_on(cluster: Cluster, make: Make) -> None:
+    archive = make(2)
+    fill(cluster, archive.topic, 0, 1000, 2)
+    archive_all(cluster, archive)
+    assert archived(archive) == expected(1000, 2)
+    assert committed(cluster, archive) == {0: (500, archive.place), 1: (500, archive.place)}
+    wait_until(lambda: starts(cluster, archive.topic) == [500, 500], 30, "retention does not go on")
+
+
+class Killed(BaseException):
+    """What no handler takes for an error."""
+
+
+def kill(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool) -> None:
+    """From now on the first call of this ends everything: before it has done anything, or when it is done."""
+    real = getattr(owner, name)
+
+    def dying(*args: Any, **named: Any) -> Any:
+        if after:
+            real(*args, **named)
+        raise Killed
+
+    monkeypatch.setattr(owner, name, dying)
+
+
+def moments(archiver: Archiver) -> list[tuple[str, Any, str, bool]]:
+    """Where it can be killed, between any two steps that change something outside."""
+    client = archiver._client
+    return [
+        ("before anything is written", archiver, "_run", False),
+        ("files written, not committed", archiver, "_run", True),
+        ("before the commit to the table", ArchiveTable, "append", False),
+        ("committed to the table, not to the group", ArchiveTable, "append", True),
+        ("before the commit to the group", client, "offset_commit", False),
+        ("all done", client, "offset_commit", True),
+    ]
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_killed_at_any_moment_each_offset_is_archived_once(
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    archive = make(2)
+    fill(cluster, archive.topic, 0, 500, 2)
+    archive_all(cluster, archive)
+    fill(cluster, archive.topic, 500, 500, 2)
+    with cluster.client() as client, monkeypatch.context() as patched:
+        archiver = Archiver(NoSpark(), cluster, client, archive, EAGER.limits)  # type: ignore[arg-type]
+        # So that the offsets of the first part are told, and the kill meets the second.
+        archiver._told = {0: 250, 1: 250}
+        archiver.table = ArchiveTable.open(archive.place, _whose(client, archive), archive.typed)
+        _, owner, name, after = moments(archiver)[moment]
+        kill(patched, owner, name, after=after)
+        with pytest.raises(Killed):
+            archiver.step(all_there_is=True)
+    archive_all(cluster, archive)
+    assert archived(archive) == expected(1000, 2)
+    assert [offset for offset, _ in committed(cluster, archive).values()] == [500, 500]
+
+
+def _whose(client: Any, archive: Archive) -> Whose:
+    return Whose(archive.topic, str(client.topics([archive.topic])[archive.topic].topic_id))
+
+
+def test_killed_again_and_again_while_records_come_and_files_are_put_together(cluster: Cluster, make: Make) -> None:
+    """Random moments, from a seed; two archivers at a time now and then."""
+    chance = random.Random(46)
+    archive = make(3)
+    count = 0
+    for _ in range(25):
+        more = chance.randrange(1, 400)
+        fill(cluster, archive.topic, count, more, 3)
+        count += more
+        with cluster.client() as client, pytest.MonkeyPatch.context() as patched:
+            limits = Limits(rows_min=1, delay_s_max=0, task_rows=chance.randrange(20, 200), tasks_max=3)
+            archiver = Archiver(NoSpark(), cluster, client, archive, limits)  # type: ignore[arg-type]
+            if chance.random() < 0.8:
+                _, owner, name, after = chance.choice(moments(archiver))
+                kill(patched, owner, name, after=after)
+            try:
+                while archiver.step(all_there_is=True):
+                    pass
+            except Killed:
+                continue
+        table = archiver.table
+        if table is not None and chance.random() < 0.5:
+            tidy(NoSpark(), table, archive, EAGER)  # type: ignore[arg-type]
+    archive_all(cluster, archive)
+    assert archived(archive) == expected(count, 3)
+    assert lag(cluster, archive) == 0
+
+
+def test_of_two_archivers_of_one_topic_one_is_heard(
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = make(2)
+    fill(cluster, archive.topic, 0, 1000, 2)
+    with cluster.client() as client:
+        slow = Archiver(NoSpark(), cluster, client, archive, EAGER.limits)  # type: ignore[arg-type]
+        run = slow._run
+
+        def overtaken(ranges: Any) -> Any:
+            done = run(ranges)
+            archive_all(cluster, archive)
+            return done
+
+        monkeypatch.setattr(slow, "_run", overtaken)
+        assert slow.step(all_there_is=True)
+    assert archived(archive) == expected(1000, 2)
+    assert slow.progress.rows == 0
+
+
+def test_new_partitions_are_archived_too(cluster: Cluster, make: Make) -> None:
+    archive = make(2)
+    fill(cluster, archive.topic, 0, 1000, 2)
+    archiving = Archiving(NoSpark(), cluster, archive, EAGER).start()  # type: ignore[arg-type]
+    try:
+        wait_until(lambda: lag(cluster, archive) == 0, 60, lambda: f"not archived: {archiving.failure}")
+        with cluster.client() as client:
+            client.create_partitions(archive.topic, 3)
+        fill(cluster, archive.topic, 1000, 3000, 3)
+        wait_until(lambda: lag(cluster, archive) == 0, 60, lambda: f"not archived: {archiving.failure}")
+    finally:
+        archiving.stop()
+    assert archiving.failure is None
+    assert sorted(number for _, _, number in archived(archive)) == list(range(4000))
+    assert archiving.progress().rows_total == 4000
+
+
+def test_a_topic_made_again_does_not_get_the_history_of_the_one_before(cluster: Cluster, make: Make) -> None:
+    archive = make(1)
+    fill(cluster, archive.topic, 0, 100, 1)
+    archive_all(cluster, archive)
+    with cluster.client() as client:
+        client.delete_topic(archive.topic)
+        client.create_topic(archive.topic, 1, configs={"levada.archive": archive.place})
+    fill(cluster, archive.topic, 0, 10, 1)
+    with pytest.raises(WrongTable, match="was deleted and made again"):
+        archive_all(cluster, archive)
+    assert len(archived(archive)) == 100
+    assert starts(cluster, archive.topic) == [0]
+
+
+def test_records_that_somebody_deleted_before_they_were_archived_are_named(cluster: Cluster, make: Make) -> None:
+    archive = make(1)
+    fill(cluster, archive.topic, 0, 100, 1)
+    archive_all(cluster, archive)
+    fill(cluster, archive.topic, 100, 100, 1)
+    rows = [{"name": archive.topic, "partitions": [{"partition_index": 0, "offset": 150}]}]
+    with cluster.client() as client:
+        answer = client.request(ApiKey.DELETE_RECORDS, {"topics": rows, "timeout_ms": 10_000})
+        assert answer.topics[0].partitions[0].error_code == 0
+        done = archive_all(cluster, archive)
+        [stand] = stands(client, [archive])
+    place = f"{archive.topic}-0"
+    assert done.progress().lost == (f"offsets 100 to 149 of {place}: they were deleted before they were read",)
+    assert (stand.lost, stand.lag, stand.archived_end) == ([(100, 150)], 0, 200)
+    assert len(archived(archive)) == 150
+
+
+def test_aborted_transactions_are_not_archived_and_hold_nothing_up(
+    broker: LevadaBroker, cluster: Cluster, make: Make
+) -> None:
+    archive = make(1)
+    for number in range(3):
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"x-{archive.topic}"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(archive.topic, b"%d" % number, partition=0, timestamp=OLD_MS)
+        assert producer.flush(30) == 0
+        (producer.abort_transaction if number == 2 else producer.commit_transaction)(30)
+    archive_all(cluster, archive)
+    assert [number for _, _, number in archived(archive)] == [0, 1]
+    wait_until(lambda: starts(cluster, archive.topic) == [6], 30, "retention does not go on")
+    archive_all(cluster, archive)  # what lies behind the last record is no loss
+    with cluster.client() as client:
+        [stand] = stands(client, [archive])
+    assert (stand.lost, stand.archived_end) == ([], 6)
+
+
+def test_a_table_that_cannot_be_shared_is_told(
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    archive = make(1)
+    fill(cluster, archive.topic, 0, 10, 1)
+    with cluster.client() as client:
+        archiver = Archiver(NoSpark(), cluster, client, archive, EAGER.limits)  # type: ignore[arg-type]
+        run = archiver._run
+
+        def elsewhere(ranges: Any) -> Any:
+            done = run(ranges)
+            for one in done:
+                for file in one.files:
+                    Path(archive.place, file.path).rename(tmp_path / "another disk")
+            return done
+
+        monkeypatch.setattr(archiver, "_run", elsewhere)
+        with pytest.raises(Exception, match="that the driver and all executors share"):
+            archiver.step(all_there_is=True)
+    assert committed(cluster, archive) == {}
+
+
+def test_archives_are_kept_as_the_topics_settings_say(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    first = make(1)
+    failed: list[tuple[str, str]] = []
+    pipelines = ArchivePipelines(cluster, EAGER)
+    only = lambda: [one for one in pipelines() if one.archive.topic in wanted]  # noqa: E731
+    wanted = {first.topic}
+    keeping = Keeping(NoSpark(), only, lambda *said: failed.append(said))  # type: ignore[arg-type]
+    try:
+        fill(cluster, first.topic, 0, 100, 1)
+        keeping.tick()
+        wait_until(lambda: lag(cluster, first) == 0, 30, "not archived")
+        second = make(1)
+        wanted.add(second.topic)
+        fill(cluster, second.topic, 0, 100, 1)
+        keeping._asked_at = 0.0
+        keeping.tick()
+        wait_until(lambda: lag(cluster, second) == 0, 30, "not archived")
+        assert set(keeping.progress()) == {f"archive.{one.topic}" for one in (first, second)}
+        with cluster.client() as client:
+            client.alter_configs(first.topic, {"levada.archive": None})
+        keeping._asked_at = 0.0
+        keeping.tick()
+        assert set(keeping.progress()) == {f"archive.{second.topic}"}
+    finally:
+        keeping.stop()
+        pipelines.close()
+    assert failed == []
+
+
+def test_an_archive_that_fails_is_tried_again_and_says_why(cluster: Cluster, make: Make, tmp_path: Path) -> None:
+    archive = make(1)
+    Path(archive.place).parent.mkdir(parents=True, exist_ok=True)
+    Path(archive.place).write_text("in the way")
+    failed: list[tuple[str, str]] = []
+    pipelines = ArchivePipelines(cluster, EAGER)
+    only = lambda: [one for one in pipelines() if one.archive.topic == archive.topic]  # noqa: E731
+    keeping = Keeping(NoSpark(), only, lambda *said: failed.append(said))  # type: ignore[arg-type]
+    fill(cluster, archive.topic, 0, 100, 1)
+
+    def ticked() -> None:
+        keeping.tick()
+
+    try:
+        wait_until(lambda: ticked() or failed, 30, "it did not fail")
+        assert failed[0][0] == f"archive.{archive.topic}" and archive.place in failed[0][1]
+        Path(archive.place).unlink()
+        wait_until(lambda: ticked() or lag(cluster, archive) == 0, 60, "it was not tried again")
+    finally:
+        keeping.stop()
+        pipelines.close()
