@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from levada.spark.history import History
-from levada.spark.losses import CUT, GONE, REPLACED, Lost, below
+from levada.spark.losses import CUT, GONE, REPLACED, UNWANTED, Lost, below
 from levada.spark.offsets import Bounds
+from levada.spark.options.topics import Topics, wants
 from levada.spark.stream_offset import StreamOffset
 from levada.spark.subscription import Found
 from levada.wire.answers import TopicPartition
@@ -22,26 +23,32 @@ class Following(NamedTuple):
     lost: tuple[Lost, ...]
 
 
-def follow(before: StreamOffset, there: Found, bounds: Mapping[TopicPartition, Bounds], history: History) -> Following:
-    """A partition goes on where it was. A new one begins at 0: whatever it has, it got since the stream began.
+def follow(
+    before: StreamOffset, wanted: Topics, there: Found, bounds: Mapping[TopicPartition, Bounds], history: History
+) -> Following:
+    """A partition goes on where it was. A new one begins at 0: whatever it has, it got since the stream began; a new topic at its beginning.
 
     Lost is what was deleted before it was read, from its first to its last offset, and with a topic that is gone, or is another of
     the same name, all of it.
     """
     begins: dict[TopicPartition, int] = {}
     moved: dict[TopicPartition, int] = {}
-    lost: list[Lost] = []
-    for at, read in before.to.items():
-        if at not in bounds:
-            lost.append(Lost(at.topic, at.partition, read, None, GONE))
+    lost = [
+        Lost(at.topic, at.partition, read, None, GONE if wants(wanted, at) else UNWANTED)
+        for at, read in before.to.items()
+        if at not in bounds
+    ]
+    topics = {at.topic for at in before.to}
     for at in there.partitions:
         start, end = bounds[at]
-        read = before.to.get(at, 0)
-        begin = read
-        if at in before.to and _is_another(before, there, at.topic):
+        read = before.to.get(at)
+        begin = read or 0
+        if at.topic not in topics:
+            begin = _earliest(at, start, history)
+        elif read is not None and _is_another(before, there, at.topic):
             lost.append(Lost(at.topic, at.partition, read, None, REPLACED))
             begin = 0
-        elif at in before.to and read > end:
+        elif read is not None and read > end:
             lost.append(Lost(at.topic, at.partition, end, read, CUT))
             begin = end
         hole = _hole(at, begin, start, history)
@@ -49,7 +56,7 @@ def follow(before: StreamOffset, there: Found, bounds: Mapping[TopicPartition, B
             lost.append(hole)
             begin = hole.end or begin
         begins[at] = begin
-        if at not in before.to or begin != read:
+        if begin != read:
             moved[at] = begin
     return Following(begins, moved, tuple(lost))
 
@@ -59,6 +66,11 @@ def first(begins: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, 
     holes = {at: hole for at, begin in begins.items() if (hole := _hole(at, begin, bounds[at].start, history))}
     moved = {at: holes[at].end or begin if at in holes else begin for at, begin in begins.items()}
     return Following(moved, moved, tuple(holes.values()))
+
+
+def _earliest(at: TopicPartition, start: int, history: History) -> int:
+    held = history.held(at) if start > 0 else None
+    return start if held is None else min(start, held.start)
 
 
 def _hole(at: TopicPartition, begin: int, start: int, history: History) -> Lost | None:

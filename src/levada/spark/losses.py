@@ -14,6 +14,7 @@ log: Final = logging.getLogger("levada.spark")
 
 DELETED: Final = "they were deleted before they were read"
 GONE: Final = "the topic or the partition was deleted"
+UNWANTED: Final = "the options no longer ask for it"
 REPLACED: Final = "the topic was deleted and created again"
 CUT: Final = "the log was cut back to before what was read"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from levada.spark.history import History
-from levada.spark.options.positions import At, Offsets, Position, Times
+from levada.spark.options.positions import At, Offsets, Position, Times, Word
 from levada.spark.options.reading import WrongOption
 from levada.wire.answers import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from levada.wire.blocking import BlockingClient
@@ -42,12 +42,8 @@ class Logs:
     def resolve(self, position: Position, group: str | None) -> dict[TopicPartition, int]:
         """The offset of each partition. WrongOption for one that cannot be."""
         match position:
-            case At(_, "earliest"):
-                return {at: self.earliest(at) for at in self.bounds}
-            case At(_, "latest"):
-                return {at: bounds.end for at, bounds in self.bounds.items()}
-            case At(_, "group"):
-                return self._of_group(group or "")
+            case At(_, word):
+                return self._at_word(word, group)
             case Offsets(option, offsets):
                 self._check_whole(option, offsets)
                 return {at: self._named(option, at, offsets[at]) for at in self.bounds}
@@ -55,6 +51,13 @@ class Logs:
                 if not isinstance(times, int):
                     self._check_whole(option, times)
                 return self._at_times(position)
+
+    def _at_word(self, word: Word, group: str | None) -> dict[TopicPartition, int]:
+        if word == "group":
+            return self._of_group(group or "")
+        if word == "earliest":
+            return {at: self.earliest(at) for at in self.bounds}
+        return {at: bounds.end for at, bounds in self.bounds.items()}
 
     def _of_group(self, group: str) -> dict[TopicPartition, int]:
         """Where the group goes on; the beginning of a partition that it has never committed."""

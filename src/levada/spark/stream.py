@@ -102,7 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begins = logs.resolve(self._options.starting or _STARTING, self._options.group)
             following = first(begins, logs.bounds, history)
         else:
-            following = follow(before, there, logs.bounds, history)
+            following = follow(before, self._options.topics, there, logs.bounds, history)
         to = self._admitted(following, logs.bounds, limit)
         tell(following.lost, fail=self._options.fail_on_data_loss)
         offset = StreamOffset(to, following.moved, there.ids, (*self._lost_by_tasks(logs.bounds), *following.lost))

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from levada.spark.fetch import Range
-from levada.spark.following import first, follow
-from levada.spark.history import Held, NoHistory
-from levada.spark.losses import CUT, DELETED, GONE, REPLACED, DataLost, Lost, below, tell
+from levada.spark.following import Following, first, follow
+from levada.spark.history import Held, History, NoHistory
+from levada.spark.losses import CUT, DELETED, GONE, REPLACED, UNWANTED, DataLost, Lost, below, tell
 from levada.spark.offsets import Bounds
+from levada.spark.options.topics import Subscribe
 from levada.spark.stream_offset import INITIAL, StreamError, StreamOffset, ranges
 from levada.spark.subscription import Found
 from levada.wire.answers import TopicPartition
@@ -37,45 +38,64 @@ def offset(to: dict[TopicPartition, int], begins: dict[TopicPartition, int] | No
     return StreamOffset(to, begins or {}, {"orders": "1"}, **more)
 
 
+def follow_on(
+    before: StreamOffset, there: Found, bounds: dict[TopicPartition, Bounds], history: History, wanted: str = "orders"
+) -> Following:
+    return follow(before, Subscribe((wanted,)), there, bounds, history)
+
+
 def test_partitions_go_on_where_they_were() -> None:
-    following = follow(offset({A: 5, B: 7}), found(A, B), {A: Bounds(0, 9), B: Bounds(3, 7)}, NoHistory())
+    following = follow_on(offset({A: 5, B: 7}), found(A, B), {A: Bounds(0, 9), B: Bounds(3, 7)}, NoHistory())
     assert following == ({A: 5, B: 7}, {}, ())
 
 
 def test_a_new_partition_begins_at_0() -> None:
-    following = follow(offset({A: 5}), found(A, B), {A: Bounds(0, 9), B: Bounds(0, 7)}, NoHistory())
+    following = follow_on(offset({A: 5}), found(A, B), {A: Bounds(0, 9), B: Bounds(0, 7)}, NoHistory())
     assert following == ({A: 5, B: 0}, {B: 0}, ())
 
 
 def test_what_was_deleted_unread_is_lost_to_the_offset() -> None:
-    following = follow(offset({A: 5}), found(A), {A: Bounds(9, 20)}, NoHistory())
+    following = follow_on(offset({A: 5}), found(A), {A: Bounds(9, 20)}, NoHistory())
     assert following == ({A: 9}, {A: 9}, (Lost("orders", 0, 5, 9, DELETED),))
 
 
 def test_what_a_history_holds_is_not_lost() -> None:
-    assert follow(offset({A: 5}), found(A), {A: Bounds(9, 20)}, Kept(0, 9)) == ({A: 5}, {}, ())
-    following = follow(offset({A: 5}), found(A), {A: Bounds(9, 20)}, Kept(7, 12))
+    assert follow_on(offset({A: 5}), found(A), {A: Bounds(9, 20)}, Kept(0, 9)) == ({A: 5}, {}, ())
+    following = follow_on(offset({A: 5}), found(A), {A: Bounds(9, 20)}, Kept(7, 12))
     assert following == ({A: 7}, {A: 7}, (Lost("orders", 0, 5, 7, DELETED),))
 
 
 def test_a_hole_between_history_and_log_is_for_the_batch_that_gets_there() -> None:
-    assert follow(offset({A: 5}), found(A), {A: Bounds(9, 20)}, Kept(0, 7)) == ({A: 5}, {}, ())
+    assert follow_on(offset({A: 5}), found(A), {A: Bounds(9, 20)}, Kept(0, 7)) == ({A: 5}, {}, ())
     assert below(A, 5, 7, 9, (0, 7)) == []
     assert below(A, 5, 20, 9, (0, 7)) == [Lost("orders", 0, 7, 9, DELETED)]
     assert below(A, 5, 8, 9, (0, 7)) == [Lost("orders", 0, 7, 8, DELETED)]
 
 
 def test_a_partition_that_is_gone() -> None:
-    assert follow(offset({A: 5}), Found((), {}), {}, NoHistory()) == ({}, {}, (Lost("orders", 0, 5, None, GONE),))
+    assert follow_on(offset({A: 5}), Found((), {}), {}, NoHistory()) == ({}, {}, (Lost("orders", 0, 5, None, GONE),))
+
+
+def test_a_topic_that_is_no_longer_asked_for_is_told_as_that() -> None:
+    following = follow_on(offset({A: 5}), Found((), {}), {}, NoHistory(), wanted="users")
+    assert following.lost == (Lost("orders", 0, 5, None, UNWANTED),)
+
+
+def test_a_new_topic_begins_at_its_beginning_wherever_that_is() -> None:
+    users = TopicPartition("users", 0)
+    bounds = {A: Bounds(0, 9), users: Bounds(40, 50)}
+    both = Found((A, users), {"orders": "1", "users": "7"})
+    assert follow_on(offset({A: 5}), both, bounds, NoHistory()) == ({A: 5, users: 40}, {users: 40}, ())
+    assert follow_on(offset({A: 5}), both, bounds, Kept(3, 40)) == ({A: 5, users: 3}, {users: 3}, ())
 
 
 def test_another_topic_of_the_same_name_is_known_by_its_id() -> None:
-    following = follow(offset({A: 5}), found(A, topic_id="2"), {A: Bounds(0, 900)}, NoHistory())
+    following = follow_on(offset({A: 5}), found(A, topic_id="2"), {A: Bounds(0, 900)}, NoHistory())
     assert following == ({A: 0}, {A: 0}, (Lost("orders", 0, 5, None, REPLACED),))
 
 
 def test_a_log_that_was_cut_back_is_read_on_from_its_end() -> None:
-    following = follow(offset({A: 5}), found(A), {A: Bounds(0, 3)}, NoHistory())
+    following = follow_on(offset({A: 5}), found(A), {A: Bounds(0, 3)}, NoHistory())
     assert following == ({A: 3}, {A: 3}, (Lost("orders", 0, 3, 5, CUT),))
 
 

@@ -101,6 +101,8 @@ _WHERE: Final = (
 
 
 def _tls(given: Given) -> Tls | None:
+    for name, value in given.with_prefix("kafka.sasl.").items():
+        raise WrongOption(f"kafka.sasl.{name}", "…" if value else "", "SASL is not spoken; TLS with certificates is")
     protocol = given.choice("kafka.security.protocol", _PROTOCOLS, "PLAINTEXT")
     for store in ("truststore", "keystore"):
         given.choice(f"kafka.ssl.{store}.type", ("PEM",), "PEM")

@@ -36,6 +36,16 @@ class Assign(NamedTuple):
 Topics = Subscribe | SubscribePattern | Assign
 
 
+def wants(wanted: Topics, at: TopicPartition) -> bool:
+    """Whether this partition is read, if it is there."""
+    match wanted:
+        case Subscribe(names):
+            return at.topic in names
+        case SubscribePattern():
+            return wanted.matches(at.topic)
+    return at in wanted.partitions
+
+
 def topics(given: Given) -> Topics:
     """Take the one that is given. WrongOption."""
     names = ("subscribe", "subscribePattern", "assign")

@@ -89,6 +89,7 @@ def test_options_can_be_pickled() -> None:
         ({"onError": "ignore"}, "onError", "fail, column or deadLetter is"),
         ({"kafka.isolation.level": "read"}, "kafka.isolation.level", "read_committed or read_uncommitted is"),
         ({"kafka.security.protocol": "SASL_SSL"}, "kafka.security.protocol", "PLAINTEXT or SSL is"),
+        ({"kafka.sasl.jaas.config": "secret"}, "kafka.sasl.jaas.config", "'…' is not allowed; SASL is not spoken"),
         ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset", "there is no such option"),
         ({"bootstrap": "host:port"}, "bootstrap", "host:port, or several with commas, is"),
         ({"kafka.bootstrap.servers": "b:1"}, "bootstrap and kafka.bootstrap.servers", "they mean the same"),
