@@ -194,6 +194,7 @@ def test_which_rows_a_micro_batch_has(declared, sinks, aggregated, mode):
 
 
 def test_an_aggregate_is_found_in_a_plan():
+    assert is_aggregate("~Aggregate [a#1], [a#1]\n+- ~StreamingRelation")
     assert is_aggregate("Project [a#1]\n+- Aggregate [a#1], [a#1]\n   +- Relation")
     assert not is_aggregate("Project [Aggregate#1]\n+- Deduplicate [a#1]\n   +- Relation")
 

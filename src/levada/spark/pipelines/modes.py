@@ -29,7 +29,8 @@ def aggregates(frame: DataFrame) -> bool:
 
 
 def is_aggregate(plan: str) -> bool:
-    return re.search(r"(?m)^[\s:+|-]*Aggregate\b", plan) is not None
+    """Out of a plan as Spark prints it, which puts a ~ before steps of a stream."""
+    return re.search(r"(?m)^[\s:+|~-]*Aggregate\b", plan) is not None
 
 
 def refused(pipeline: Pipeline, mode: Mode, said: str) -> WrongDeclaration:
