@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import levada
+from levada.errors import DamagedLog
 from levada.testing import ThreadBroker, broker
 from support.native import FACES, connected
 
@@ -68,7 +70,7 @@ async def test_what_a_failed_run_did_not_handle_comes_to_the_next(client: Any, t
         with pytest.raises(ZeroDivisionError):
             await consumer.run(handle)
         assert await offset_of(client, topic) == 5
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await consumer.run(handle)
     assert seen == [*range(6), *range(5, 20)]
     assert await offset_of(client, topic) == 20
@@ -85,7 +87,7 @@ async def test_after_run_was_stopped_poll_goes_on_behind_it(client: Any, topic: 
 
     async with client.consumer(topic, group=topic) as consumer:
         await consumer.run(handle)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while seen[-1] != 19:
                 seen += [record.offset for record in await consumer.poll()]
     assert seen == list(range(20))
@@ -106,7 +108,7 @@ async def test_run_begins_with_what_is_left_of_the_chunk_in_hand(client: Any, to
             seen.append(record.offset)
             if record.offset == 22:
                 break
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await consumer.run(handle)
     assert seen == list(range(30))
 
@@ -176,7 +178,7 @@ async def test_close_ends_run_from_anywhere(client: Any, topic: str) -> None:
             consumer._face.close()
 
     consumer = client.consumer(topic, group=topic)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await consumer.run(handle if hasattr(consumer, "_face") else handle_async)
     assert await offset_of(client, topic) == len(seen) >= 5
 
@@ -184,7 +186,7 @@ async def test_close_ends_run_from_anywhere(client: Any, topic: str) -> None:
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
     run = asyncio.ensure_future(consumer.run(lambda _record: loop.call_soon_threadsafe(begun.set)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await begun.wait()
         await consumer.close()
         await run
@@ -204,7 +206,7 @@ async def test_close_does_not_wait_for_a_broker_that_is_gone(face: str) -> None:
             await asyncio.to_thread(stack.close)
             begun = time.monotonic()
             await consumer.close()
-            assert time.monotonic() - begun < 10, "it waited as long as for a broker that is there"
+            assert time.monotonic() - begun < 25, "it waited as long as for a broker that is there"
 
 
 async def test_read_reads_all_partitions_unless_one_is_named(client: Any, topic: str) -> None:
@@ -227,7 +229,7 @@ async def test_read_of_all_partitions_waits_for_the_first_record(client: Any, to
     waiting = asyncio.ensure_future(client.read(name, wait_ms=20_000))
     async with client.producer() as producer:
         await (await producer.publish(name, b"late", partition=2))
-    assert [(each.partition, each.value) for each in await asyncio.wait_for(waiting, 10)] == [(2, b"late")]
+    assert [(each.partition, each.value) for each in await asyncio.wait_for(waiting, 60)] == [(2, b"late")]
 
 
 @pytest.mark.parametrize("reads", ["iterate", "poll", "run", "commit"])
@@ -276,3 +278,68 @@ async def test_a_member_that_joins_goes_on_behind_what_the_others_have_done(
         for member in members:
             await member.close()
     assert sorted(seen) == [(partition, offset) for partition in range(4) for offset in range(200)]
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Iterator[ThreadBroker]:
+    """Topic t of two partitions of ten records, a batch each; the first is damaged in its fourth."""
+    with broker(data=tmp_path) as whole, levada.connect(whole.grpc) as client:
+        client.manager.create_topic("t", partitions=2)
+        path = whole.data / "topics/t-0/00000000000000000000.log"
+        with client.producer(linger_ms=0) as producer:
+            for number in range(10):
+                if number == 3:
+                    position = path.stat().st_size
+                for partition in range(2):
+                    producer.publish("t", b"%d" % number, partition=partition).result()
+    held = bytearray(path.read_bytes())
+    held[position + 65] ^= 0xFF  # in its records
+    path.write_bytes(held)
+    with broker(data=tmp_path) as started:
+        yield started
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_a_damaged_partition_is_told_of_once_and_the_others_go_on(face: str, damaged: ThreadBroker) -> None:
+    async with connected(face, damaged.grpc) as client, client.consumer("t", group="g") as consumer:
+        seen: list[tuple[int, int]] = []
+
+        async def poll(count: int) -> None:
+            async with asyncio.timeout(60):
+                while len(seen) < count:
+                    seen.extend((each.partition, each.offset) for each in await consumer.poll(timeout_ms=1_000))
+
+        with pytest.raises(DamagedLog) as told:
+            await poll(20)
+        assert "t-0" in str(told.value) and "other partitions can be read on" in told.value.__notes__[0]
+        await poll(13)
+        async with client.producer(linger_ms=0) as producer:
+            await (await producer.publish("t", b"10", partition=1))
+        await poll(14)
+        assert sorted(seen) == [*((0, offset) for offset in range(3)), *((1, offset) for offset in range(11))]
+        await consumer.commit()
+        assert [each.committed for each in await client.manager.offsets("g")] == [3, 11]
+        await consumer.seek("t", 0, 2)
+        with pytest.raises(DamagedLog):
+            await poll(20)
+        assert seen[-1] == (0, 2)
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_run_raises_that_a_partition_is_damaged_and_can_be_called_again(face: str, damaged: ThreadBroker) -> None:
+    async with connected(face, damaged.grpc) as client, client.consumer("t", group="g") as consumer:
+        seen: set[tuple[int, int]] = set()
+
+        def handle(record: levada.Record) -> None:
+            seen.add((record.partition, record.offset))
+            if (1, 10) in seen:
+                getattr(consumer, "_face", consumer).stop()
+
+        with pytest.raises(DamagedLog):
+            async with asyncio.timeout(60):
+                await consumer.run(handle)
+        async with client.producer(linger_ms=0) as producer:
+            await (await producer.publish("t", b"10", partition=1))
+        async with asyncio.timeout(60):
+            await consumer.run(handle)
+        assert seen == {*((0, offset) for offset in range(3)), *((1, offset) for offset in range(11))}

@@ -8,7 +8,7 @@ from typing import Any
 from levada.client.records import Record
 from levada.client.serializers import Bytes, Serializer
 from levada.client.track import Track
-from levada.errors import InvalidRecord
+from levada.errors import InvalidRecord, LevadaError
 from levada.records.read import read_all
 
 _new: Callable[[type[Record], tuple[Any, ...]], Record] = tuple.__new__
@@ -65,7 +65,8 @@ class Chunk:
     """What one answer of the broker brought. `index` is how much of it was handed out."""
 
     __slots__ = (
-        "_aborted", "_data", "_error", "_from", "_records", "connection", "count", "index", "is_interrupted", "to", "track", "turn",
+        "_aborted", "_data", "_error", "_from", "_records", "connection", "count", "index", "is_failure", "is_interrupted", "to", "track",
+        "turn",
     )  # fmt: skip
 
     def __init__(
@@ -87,11 +88,20 @@ class Chunk:
         self.connection = connection
         self.index = 0
         self.is_interrupted = False
+        #: It brings an error instead of records, which is told once: the other partitions go on.
+        self.is_failure = False
         self._data = data
         self._from = from_offset
         self._aborted = aborted
         self._records: list[Record] | None = None
-        self._error: InvalidRecord | None = None
+        self._error: LevadaError | None = None
+
+    @classmethod
+    def of_failure(cls, track: Track, error: LevadaError, connection: int) -> Chunk:
+        """Behind what came of the partition, why nothing more does."""
+        chunk = cls(track, b"", track.received, track.received, (), 0, connection)
+        chunk.is_failure, chunk._records, chunk._error = True, [], error
+        return chunk
 
     @property
     def is_stale(self) -> bool:
@@ -116,8 +126,8 @@ class Chunk:
         return self._records is not None and self.index >= len(self._records) and self._error is None
 
     @property
-    def error(self) -> InvalidRecord | None:
-        """What is wrong with the next record, once all before it were handed out."""
+    def error(self) -> LevadaError | None:
+        """What is wrong with the next record, or with the partition, once all before it were handed out."""
         return self._error if self._records is not None and self.index >= len(self._records) else None
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -12,6 +11,7 @@ from levada.client.feed import Feed
 from levada.client.inbox import Inbox
 from levada.client.records import At
 from levada.client.refusals import is_passing
+from levada.client.track import Track
 from levada.errors import IllegalGeneration, LevadaError, TimedOut
 
 #: How long a consumer that is being closed waits for a broker that is not connected.
@@ -19,6 +19,9 @@ _ABSENT_S: Final = 1.0
 
 #: How long a generation that has begun may take to be told.
 _NEWS_S: Final = 2.0
+
+#: A partition as it is followed: another one, or another turn, after it was moved or taken away.
+_Standing = tuple[Track | None, int]
 
 
 class Commits:
@@ -46,29 +49,44 @@ class Commits:
     ) -> Mapping[At, LevadaError]:
         """What was refused, by partition; all others are stored. TimedOut, after trying again where the connection was lost."""
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + timeout_s
+        standing = {at: self._standing(at) for at in offsets}
         errors: Mapping[At, LevadaError] = {}
-        while offsets:
-            try:
-                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                    generation = self.generation
-                    errors = await self._commit(offsets)
-                    if retry and any(self._is_ours(at, error) for at, error in errors.items()):
-                        # A generation has begun that we hear of any moment: what is still ours is taken in that.
-                        await self._other_than(generation)
-                        again = {at: offsets[at] for at, error in errors.items() if self._is_ours(at, error)}
-                        left = {at: error for at, error in errors.items() if at not in again}
-                        errors = {**left, **await self._commit(again)}
-                break
-            except TimeoutError:
-                raise TimedOut(f"offsets were not committed within {timeout_s:g} s") from None
-            except LevadaError as error:
-                if not retry or not is_passing(error):
-                    raise
+        try:
+            async with asyncio.timeout(timeout_s):
+                while offsets:
+                    try:
+                        errors = await self._store(offsets, standing, retry=retry)
+                        break
+                    except LevadaError as error:
+                        if not retry or not is_passing(error):
+                            raise
+        except TimeoutError:
+            raise TimedOut(f"offsets were not committed within {timeout_s:g} s") from None
         for at, offset in offsets.items():
-            track = self._inbox.tracks.get(at) or self._inbox.leaving.get(at)
+            track = self._track(at)
             if track is not None and at not in errors:
                 track.committed = offset
+        return errors
+
+    async def _store(
+        self, offsets: Mapping[At, int], standing: Mapping[At, _Standing], *, retry: bool
+    ) -> Mapping[At, LevadaError]:
+        """Of what was moved since, nothing is stored: whoever moved it would have done so in vain."""
+
+        def stands(at: At) -> bool:
+            return self._standing(at) == standing[at]
+
+        errors: dict[At, LevadaError] = {at: _moved(at) for at in offsets if not stands(at)}
+        generation = self.generation
+        refused = await self._commit({at: offset for at, offset in offsets.items() if at not in errors})
+        errors |= refused
+        if retry and any(self._is_ours(at, error) for at, error in refused.items()):
+            # A generation has begun that we hear of any moment: what is still ours is taken in that.
+            await self._other_than(generation)
+            again = [at for at, error in refused.items() if self._is_ours(at, error) and stands(at)]
+            for at in again:
+                del errors[at]
+            errors |= await self._commit({at: offsets[at] for at in again})
         return errors
 
     def begin(self, generation: int) -> int:
@@ -85,7 +103,14 @@ class Commits:
                     await self._told.wait()
 
     def _is_ours(self, at: At, error: LevadaError) -> bool:
-        return isinstance(error, IllegalGeneration) and (at in self._inbox.tracks or at in self._inbox.leaving)
+        return isinstance(error, IllegalGeneration) and self._track(at) is not None
+
+    def _track(self, at: At) -> Track | None:
+        return self._inbox.tracks.get(at) or self._inbox.leaving.get(at)
+
+    def _standing(self, at: At) -> _Standing:
+        track = self._track(at)
+        return track, track.turn if track is not None else 0
 
     async def _commit(self, offsets: Mapping[At, int]) -> Mapping[At, LevadaError]:
         """Each in the generation it was read in."""
@@ -116,3 +141,7 @@ class Commits:
         while True:
             await asyncio.sleep(every_ms / 1000)
             await self.store_quietly(self._inbox.finished())
+
+
+def _moved(at: At) -> IllegalGeneration:
+    return IllegalGeneration(f"{at} was moved or taken away before this was committed")

@@ -36,6 +36,8 @@ class AsyncConsumer:
     When another member joins, partitions are handed over: what is in hand may be finished within 5 s (at most the session's time)
     and is committed before the new owner begins, so that nothing comes twice. What takes longer comes again there, and
     `commit()` says so.
+
+    A partition whose log is damaged is read up to there; then reading raises DamagedLog, once. Whoever reads on gets the others.
     """
 
     def __init__(self, channel: Channel, wanted: Wanted) -> None:

@@ -108,7 +108,8 @@ class Inbox:
     # The user's end
 
     def take(self, *, polled: bool = False) -> Chunk | None:
-        """Records that are there, opened, for the caller to hand out. InvalidRecord where the next one cannot be read.
+        """Records that are there, opened, for the caller to hand out. InvalidRecord where the next one cannot be read; once, why a
+        partition cannot be read on.
 
         `polled`: there are others in hand already; they are not done with, and are not kept back by an error of the next one.
         """
@@ -130,6 +131,8 @@ class Inbox:
             if chunk.error is not None:
                 if polled:
                     return None
+                if chunk.is_failure:
+                    self._current = None
                 raise chunk.error
             if not chunk.is_used_up:
                 return chunk

@@ -143,7 +143,7 @@ class Subscription:
             if at not in tracks:
                 tracks[at] = Track(at, offset)
             elif not first:
-                tracks[at].assigned(offset)
+                tracks[at].assigned(offset, moved=told.generation != before)
             elif tracks[at].reconnected(offset, begins_late=self._wanted.start == "latest"):
                 resumed[at] = tracks[at].received
         if first:
@@ -202,8 +202,13 @@ class Subscription:
         self.tell()
 
     def partition_failed(self, at: At, error: LevadaError) -> None:
-        error.add_note(f"while reading {at}")
-        self.ended(error)
+        """It cannot be read on. The user is told when he has had all that came before; the others go on."""
+        track = self._inbox.tracks.get(at)
+        if track is None or track.is_seeking:
+            return
+        error.add_note(f"while reading {at}; the other partitions can be read on, and seeking tries this one again")
+        self._inbox.put(Chunk.of_failure(track, error, self._feed.connection))
+        self.tell()
 
     def goes_on_after(self, error: LevadaError) -> bool:
         if isinstance(error, OffsetOutOfRange) and self._resuming:

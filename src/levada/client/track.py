@@ -59,15 +59,15 @@ class Track:
             if turn == self.turn:
                 self.handed = self.finished = offset
 
-    def assigned(self, offset: int) -> None:
-        """The broker says that it goes on reading there."""
+    def assigned(self, offset: int, *, moved: bool = False) -> None:
+        """The broker says that it goes on reading there. Where `moved`, another place than we know of is somebody's seek."""
         if self._seeks:
             if offset in self._seeks:
                 del self._seeks[: self._seeks.index(offset) + 1]
             return
-        if offset < self.received:
+        if offset < self.received or (moved and offset != self.received):
             self._move(offset)
-        # Ahead of us: retention or somebody's seek has passed over records. What came before that is still good.
+        # Ahead of us: retention has passed over records. What came before that is still good.
         self.received = offset
 
     def gone(self) -> None:

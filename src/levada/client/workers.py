@@ -145,6 +145,8 @@ class Workers:
         else:
             await asyncio.get_running_loop().run_in_executor(self._pool, self._handle, chunk)
         if chunk.error is not None and not chunk.is_stale:
+            if chunk.is_failure:
+                line.chunks.popleft()
             raise chunk.error
         if chunk.is_used_up or chunk.is_stale:
             chunk.settle()

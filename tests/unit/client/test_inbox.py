@@ -13,7 +13,7 @@ from levada.client.inbox import Inbox
 from levada.client.records import At, Record
 from levada.client.serializers import BYTES, JSON, Serializer
 from levada.client.track import Track
-from levada.errors import InvalidRecord, InvalidRequest, UnknownPartition
+from levada.errors import DamagedLog, InvalidRecord, InvalidRequest, UnknownPartition
 from levada.records.build import build
 
 AT = At("t", 0)
@@ -96,6 +96,30 @@ def test_what_is_paused_is_kept_and_comes_first_afterwards() -> None:
     assert world.inbox.poll(9) and world.take(9) == []
     world.inbox.resume([AT])
     assert world.take(9) == [1, 2, 3, 4]
+
+
+def test_a_partition_that_cannot_be_read_on_is_told_once_behind_what_came_of_it_and_the_others_go_on() -> None:
+    world = World()
+    other = At("t", 1)
+    world.put(AT, 0, numbers(0, 3))
+    world.put(other, 0, numbers(0, 1))
+    world.inbox.put(Chunk.of_failure(world.inbox.tracks[AT], DamagedLog("broken"), 1))
+    world.put(other, 1, numbers(1, 2))
+    assert world.take(9) == [0, 1, 2, 0], "the failure waits until they are done with"
+    with pytest.raises(DamagedLog, match="broken"):
+        world.inbox.poll(9)
+    assert world.take(9) == [1, 2]
+    assert world.take(9) == []
+    assert world.inbox.finished() == {AT: 3, other: 3}
+
+
+def test_a_partition_that_was_moved_since_it_failed_is_not_told_of() -> None:
+    world = World()
+    world.put(AT, 0, numbers(0, 3))
+    track = world.inbox.tracks[AT]
+    world.inbox.put(Chunk.of_failure(track, DamagedLog(), 1))
+    track.seek(50)
+    assert world.take(9) == []
 
 
 def test_after_a_seek_nothing_from_before_is_handed_out() -> None:
@@ -194,7 +218,7 @@ def test_a_commit_amid_a_poll_counts_nothing_that_is_being_handed_out(monkeypatc
         return records
 
     def look() -> None:
-        taken.wait(10)
+        taken.wait(60)
         found.append(dict(world.inbox.finished()))
         looked.set()
 

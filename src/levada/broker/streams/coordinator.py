@@ -147,18 +147,12 @@ class StreamGroups(Registrations):
     def moved(self, group_id: str, offsets: Mapping[At, int], now_ms: int) -> None:
         """The group's offsets were set: members go on from there.
 
-        A dynamic group begins a new generation with it, so that a commit of what was read before is refused.
+        A new generation begins with it, so that a commit of what was read before is refused. Of a registered group also where
+        nobody is attached: its consumers may commit by their numbers.
         """
-        group = self._groups.get(group_id)
-        if group is None or not group.members:
-            return
-        if isinstance(group, DynamicGroup):
+        group = self._up_to_date(group_id, now_ms)
+        if group is not None and (group.members or isinstance(group, FixedGroup)):
             self._generations.begin(group, "its offsets were moved", now_ms, moved=offsets)
-            return
-        for member in list(group.members.values()):
-            own = {at: offset for at, offset in offsets.items() if at in member.owned}
-            if own:
-                member.tell(own)
 
     def check_commit(
         self,
@@ -178,7 +172,7 @@ class StreamGroups(Registrations):
         """
         self._check_id(group_id)
         self._check_rival(group_id)
-        group = self._groups.get(group_id)
+        group = self._shown(group_id)
         anonymous = not member_id and not generation and consumer is None
         if group is None:
             if not anonymous:

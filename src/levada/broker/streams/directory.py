@@ -50,11 +50,12 @@ class Directory:
 
     def kind(self, group_id: str) -> Kind | None:
         """None for a group that is not a native one."""
-        group = self._groups.get(group_id)
+        group = self._shown(group_id)
         return None if group is None else group.kind
 
     def list(self) -> list[Listed]:
-        return [Listed(one.id, one.kind, one.state, len(one.members)) for one in self._groups.values()]
+        shown = [one for one in self._groups.values() if not one.is_remnant]
+        return [Listed(one.id, one.kind, one.state, len(one.members)) for one in shown]
 
     def describe(self, group_id: str) -> Described:
         """UnknownGroup."""
@@ -86,6 +87,9 @@ class Directory:
         group = self._existing(group_id)
         if group.members:
             raise GroupNotEmpty(f"group {group_id} has {len(group.members)} members")
+        return self._drop(group_id)
+
+    def _drop(self, group_id: str) -> int:
         receipt = self._generations.forget(group_id)
         del self._groups[group_id]
         return receipt
@@ -101,7 +105,7 @@ class Directory:
             and not has_offsets(group.id)
         ]
         for group_id in swept:
-            self.delete(group_id, now_ms)
+            self._drop(group_id)
         return swept
 
     # Kinds
@@ -119,9 +123,13 @@ class Directory:
 
     # Checks
 
+    def _shown(self, group_id: str) -> Group | None:
+        group = self._groups.get(group_id)
+        return None if group is None or group.is_remnant else group
+
     def _existing(self, group_id: str) -> Group:
         self._check_open()
-        group = self._groups.get(group_id)
+        group = self._shown(group_id)
         if group is None:
             raise UnknownGroup(f"there is no group {group_id}")
         return group

@@ -32,6 +32,8 @@ class Group(ABC):
     """
 
     kind: Kind
+    #: Nothing is left of it but its generation, for whoever takes the id up: nobody is shown it.
+    is_remnant = False
 
     def __init__(self, group_id: str, generation: int, now_ms: int) -> None:
         self.id = group_id
@@ -122,6 +124,14 @@ class DynamicGroup(Group):
 
     kind = Kind.DYNAMIC
 
+    def __init__(self, group_id: str, generation: int, now_ms: int, *, is_remnant: bool = False) -> None:
+        super().__init__(group_id, generation, now_ms)
+        self.is_remnant = is_remnant
+
+    def add(self, member: Member, now_ms: int) -> None:
+        super().add(member, now_ms)
+        self.is_remnant = False
+
     @property
     def topics(self) -> set[str]:
         return {topic for member in self.members.values() for topic in member.topics}
@@ -139,9 +149,19 @@ class FixedGroup(Group):
 
     kind = Kind.FIXED
 
-    def __init__(self, group_id: str, generation: int, now_ms: int, consumers: int, topics: Iterable[str]) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        generation: int,
+        now_ms: int,
+        consumers: int,
+        topics: Iterable[str],
+        registered_in: int | None = None,
+    ) -> None:
         super().__init__(group_id, generation, now_ms)
         self.consumers = consumers
+        #: The generation it was registered in. Those that follow it moved its offsets: who owns what is the same in all of them.
+        self.registered_in = generation if registered_in is None else registered_in
         self.registered = set(topics)
         self.seats: dict[int, Member] = {}
 
@@ -168,6 +188,11 @@ class FixedGroup(Group):
     def reads(self, topic: str, now_ms: int) -> bool:
         """A registration says so, also while no consumer is there."""
         return topic in self.registered
+
+    def check_registration(self, generation: int) -> None:
+        """Whether this is a generation of the registration that holds, whatever was moved since. IllegalGeneration."""
+        if not self.registered_in <= generation <= self.generation:
+            self.check_generation(generation)
 
     def owner_of(self, at: At) -> int | None:
         """Which consumer has this partition; None where the group is not registered for it."""

@@ -59,7 +59,7 @@ class Registrations(Directory):
         client_id: str = "",
         host: str = "",
     ) -> Member:
-        """Be consumer i of a registered group, of this generation; 0 is the one it is in.
+        """Be consumer i of a registered group, as it was registered in this generation or is since; 0 is the one it is in.
 
         Whoever is that consumer already is told so and fenced: the newer takes over. Topics, where given, must be among
         those that are registered, and it reads them alone. UnknownGroup, GroupKindMismatch, IllegalGeneration,
@@ -69,7 +69,7 @@ class Registrations(Directory):
         check_client_id(client_id)
         group = self._fixed(group_id, now_ms)
         if generation:
-            group.check_generation(generation)
+            group.check_registration(generation)
         check_consumer(group, consumer)
         _check_registered(group, topics)
         member = Member(
@@ -154,8 +154,7 @@ class Registrations(Directory):
         for member in list(group.members.values()):
             reason = UnknownTopic(f"what group {group.id} was registered for was deleted: {', '.join(sorted(gone))}")
             self._generations.fence(group, member, reason, now_ms)
-        # What is left is the number of its last generation, for whoever takes the id up again.
-        left = self._groups[group.id] = DynamicGroup(group.id, group.generation, now_ms)
+        left = self._groups[group.id] = DynamicGroup(group.id, group.generation, now_ms, is_remnant=True)
         self._generations.keep(left)
 
     def _seat(self, group: Group, member: Member, now_ms: int) -> None:

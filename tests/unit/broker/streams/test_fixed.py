@@ -191,6 +191,33 @@ def test_a_registration_after_its_topic_was_made_again_is_a_later_generation() -
     assert streams.register(2).generation > before
 
 
+def test_a_group_is_gone_with_the_last_topic_it_was_registered_for() -> None:
+    streams = Streams(topics={"t": 2, "u": 2})
+    streams.register(2)
+    streams.drop("t")
+    for restart in (False, True):
+        if restart:
+            streams.restart()
+        assert streams.groups.list() == []
+        assert streams.groups.kind("g") is None
+        for ask in (streams.groups.describe, lambda group: streams.groups.delete(group, streams.now_ms)):
+            with pytest.raises(UnknownGroup):
+                ask("g")
+    assert streams.groups.sweep(lambda group: False, streams.now_ms) == ["g"]
+    assert streams.kept == {}
+
+
+def test_whoever_takes_up_the_id_of_a_group_that_is_gone_is_shown() -> None:
+    streams = Streams(topics={"t": 2, "u": 2})
+    last = streams.register(2).generation
+    streams.drop("t")
+    member = streams.join("u")
+    assert member.generation > last
+    streams.leave(member)
+    streams.restart()
+    assert [(one.group_id, one.kind) for one in streams.groups.list()] == [("g", Kind.DYNAMIC)]
+
+
 def test_consumers_that_are_not_attached_commit_by_their_number() -> None:
     streams = Streams(topics={"t": 6})
     generation = streams.register(3).generation
@@ -207,13 +234,41 @@ def test_consumers_that_are_not_attached_commit_by_their_number() -> None:
         commit("g", "", generation, At("t", 3), consumer=0)
 
 
-def test_moved_offsets_are_told_within_the_generation() -> None:
+def test_moved_offsets_are_told_in_a_new_generation_and_the_registration_holds() -> None:
     streams = Streams(topics={"t": 2})
     generation = streams.register(2).generation
     first, second = streams.attach(0), streams.attach(1)
     streams.groups.moved("g", {At("t", 1): 5}, streams.now_ms)
-    assert second.now.moved == {At("t", 1): 5} and second.generation == generation
-    assert len(first.told) == 1
+    assert second.now.moved == {At("t", 1): 5} and second.generation == generation + 1
+    assert first.now.moved == {} and first.owned == [0] and first.generation == generation + 1
+    with pytest.raises(IllegalGeneration):
+        streams.groups.check_commit("g", second.id, generation, At("t", 1))
+    streams.groups.check_commit("g", second.id, generation + 1, At("t", 1))
+    assert streams.register(2) == (generation + 1, True, streams.register(2).receipt)
+
+
+def test_a_consumer_comes_back_with_the_generation_it_was_registered_in_after_offsets_were_moved() -> None:
+    streams = Streams(topics={"t": 2})
+    older = streams.register(3).generation
+    generation = streams.register(2).generation
+    streams.groups.moved("g", {At("t", 1): 5}, streams.now_ms)
+    for restart in (False, True):
+        if restart:
+            streams.restart()
+        for known in (generation, generation + 1):
+            assert streams.attach(1, known).generation == generation + 1
+        for wrong in (older, generation + 2):
+            with pytest.raises(IllegalGeneration):
+                streams.attach(1, wrong)
+
+
+def test_a_commit_by_number_of_what_was_read_before_offsets_were_moved_is_refused() -> None:
+    streams = Streams(topics={"t": 2})
+    generation = streams.register(2).generation
+    streams.groups.moved("g", {At("t", 1): 5}, streams.now_ms)
+    with pytest.raises(IllegalGeneration):
+        streams.groups.check_commit("g", "", generation, At("t", 1), consumer=1)
+    streams.groups.check_commit("g", "", generation + 1, At("t", 1), consumer=1)
 
 
 def test_a_registered_group_is_described_without_consumers_too() -> None:

@@ -238,6 +238,18 @@ async def test_a_commit_that_comes_while_a_seek_is_written_does_not_undo_it(
     assert await world.stored() == {0: 5}
 
 
+async def test_a_commit_of_what_was_read_before_a_seek_is_refused_in_a_fixed_group_too(world: World) -> None:
+    generation = world.groups.register("t", "g", 2, 0).generation
+    member = Consumer()
+    member.member = world.groups.attach("g", 0, session_timeout_ms=SESSION_MS, now_ms=0, changed=member)
+    await world.positions.seek("g", "t", [0], ToOffset(5), now_ms=0)
+    assert member.now.moved == {At("t", 0): 5}
+    by = Committer(member.id, generation)
+    assert await world.commit({0: 9}, by) == {0: IllegalGeneration}
+    assert await world.stored() == {0: 5}
+    assert await world.commit({0: 6}, by._replace(generation=member.generation)) == {}
+
+
 async def test_a_group_with_kafkas_members_is_not_moved(world: World) -> None:
     world.held_by_kafka.add("g")
     with pytest.raises(GroupKindMismatch):

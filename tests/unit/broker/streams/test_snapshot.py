@@ -62,7 +62,7 @@ def test_a_registration_whose_topic_is_gone_is_gone() -> None:
     streams.topics.drop("t")
     streams.restart()
     streams.groups.topics_changed(streams.now_ms)
-    assert streams.groups.kind("g") is Kind.DYNAMIC and not streams.groups.holds("g")
+    assert streams.groups.kind("g") is None and not streams.groups.holds("g")
 
 
 def test_topics_of_before_count_as_read_until_members_had_time_to_come_back() -> None:
