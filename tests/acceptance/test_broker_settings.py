@@ -17,7 +17,7 @@ from support.driver import Client, Driver, Refused, Sent
 from support.transaction_calls import Wire
 from support.wait import wait_until
 
-SETTLE_S = 15.0
+SETTLE_S = 60.0
 BROKER, TOPIC = 4, 2
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NONE, INVALID_CONFIG, INVALID_REQUEST = 0, 40, 42

@@ -198,7 +198,7 @@ def test_what_was_promised_survives_kill_9_at_random_moments(crashing: Broker) -
         check_plain(broker.bootstrap, plain)
         check_moved(broker.bootstrap, moving)
         follower.stopping = True
-        follower.join(10)
+        follower.join(60)
         check_followed(broker.bootstrap, follower)
         print(f"{ROUNDS} rounds: {summary(plain, moving, follower)}")
 

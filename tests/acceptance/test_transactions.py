@@ -12,7 +12,7 @@ from support.brokers import Broker
 from support.driver import Client, Driver, Refused, Sent
 from support.wait import wait_until
 
-SETTLE_S = 20.0
+SETTLE_S = 60.0
 #: What clients call being fenced.
 FENCED = {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED", "ProducerFencedError", "ProducerFenced"}
 

@@ -231,7 +231,7 @@ async def test_a_reader_at_the_end_is_woken_by_an_append(engine: Engine, make_to
     for slice_ in await asyncio.gather(*readers):
         assert [batch.record_count for batch in batches(slice_.batches)] == [1]
         assert slice_.bounds.end == 1
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 25
 
 
 async def test_a_reader_that_waited_in_vain_gets_nothing(engine: Engine, make_topic: MakeTopic) -> None:

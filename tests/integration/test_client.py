@@ -66,7 +66,7 @@ async def read_all(client: Any, topic: str, partitions: int = 1) -> dict[int, li
 async def take(consumer: Any, count: int) -> list[levada.Record]:
     """So many records, polled."""
     records: list[levada.Record] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(records) < count:
             records += await consumer.poll(count - len(records), timeout_ms=200)
     return records
@@ -292,7 +292,7 @@ async def test_callbacks_are_called_and_may_not_wait_for_themselves(client: Any,
     async with client.producer() as producer:
         delivery = await producer.publish(topic, b"v")
         delivery.add_callback(lambda done: loop.call_soon_threadsafe(called.put_nowait, done.result()))
-        assert await asyncio.wait_for(called.get(), 10) == levada.Position(topic, 0, 0)
+        assert await asyncio.wait_for(called.get(), 60) == levada.Position(topic, 0, 0)
 
 
 async def test_acks_none_are_answered_and_stored(client: Any, topic: str) -> None:
@@ -374,7 +374,7 @@ async def test_auto_commit_happens_by_itself(client: Any, topic: str) -> None:
 
 
 async def committed(client: Any, group: str, at_least: int = 1) -> int:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             rows = await client.manager.offsets(group)
             if rows and (rows[0].committed or 0) >= at_least:
@@ -492,7 +492,7 @@ async def _async(found: bool) -> bool:
 
 
 async def until(look: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await look():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -514,7 +514,7 @@ async def test_a_fixed_group_is_fenced_by_a_new_generation(client: Any, topic: s
         new = await client.manager.register_group(topic, topic, 2)
         assert new.generation > old.generation
         with pytest.raises(IllegalGeneration):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while True:
                     await consumer.poll()
     with pytest.raises(GroupKindMismatch):
@@ -649,7 +649,7 @@ async def test_expansion_reaches_a_running_producer_of_records_with_keys(
 ) -> None:
     monkeypatch.setattr("levada.client.routes.MAX_AGE_S", 0.0)
     await client.manager.create_topic(topic, partitions=1)
-    async with client.producer() as producer, asyncio.timeout(20):
+    async with client.producer() as producer, asyncio.timeout(60):
         await (await producer.publish(topic, b"v", key=b"user-123"))
         await client.manager.expand_topic(topic, 12)
         while (await (await producer.publish(topic, b"v", key=b"user-123"))).partition != 7:
@@ -940,5 +940,5 @@ async def test_the_examples_of_the_async_face_work(doc: str, running: ThreadBrok
         code = code.replace("record.value)", "record.value); consumer.stop()")
         names: dict[str, Any] = {"levada": levada, "client": client, "producer": producer}
         exec("async def run():\n" + textwrap.indent(code, "    "), names)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await names["run"]()

@@ -109,7 +109,7 @@ async def fetch(
     return await fetched(client, version)
 
 
-async def fetched(client: RawClient, version: int = 11, timeout_s: float = 10) -> Any:
+async def fetched(client: RawClient, version: int = 11, timeout_s: float = 60) -> Any:
     answer = await client.expect(timeout_s)
     assert version < 7 or answer.error_code == 0
     return answer.responses[0].partitions
@@ -421,26 +421,26 @@ async def test_a_leader_epoch_that_is_not_the_brokers_is_refused(server: Server,
 
 async def test_a_waiting_fetch_is_woken_by_an_append(server: Server, client: RawClient) -> None:
     await make_topic(server)
-    client.send_body(1, 11, fetch_body(11, "t", {0: 0, 1: 0}, max_wait_ms=10_000))
+    client.send_body(1, 11, fetch_body(11, "t", {0: 0, 1: 0}, max_wait_ms=60_000))
     assert await client.nothing_comes()
     async with connected(server) as other:
         topics = [("t", [(0, make_batch(1).view), (1, make_batch(2).view)])]
         other.send_body(0, 9, produce_body(9, topics))
         await other.expect()
-    rows = await fetched(client, timeout_s=1)
+    rows = await fetched(client, timeout_s=30)
     # Both partitions of the one Produce, not the first alone.
     assert [len(values([row])) for row in rows] == [1, 2]
 
 
 async def test_a_waiting_fetch_waits_for_min_bytes(server: Server, client: RawClient) -> None:
     await make_topic(server)
-    client.send_body(1, 11, fetch_body(11, "t", {0: 0}, max_wait_ms=10_000, min_bytes=3000))
+    client.send_body(1, 11, fetch_body(11, "t", {0: 0}, max_wait_ms=60_000, min_bytes=3000))
     async with connected(server) as other:
         await produce(other, "t", make_batch(1, value=b"v" * 1000))
         await produce(other, "t", make_batch(1, value=b"v" * 1000))
         assert await client.nothing_comes()
         await produce(other, "t", make_batch(1, value=b"v" * 1000))
-    assert len(values(await fetched(client, timeout_s=1))) == 3
+    assert len(values(await fetched(client, timeout_s=30))) == 3
 
 
 async def test_a_waiting_fetch_ends_at_max_wait_with_what_there_is(server: Server, client: RawClient) -> None:
@@ -448,23 +448,23 @@ async def test_a_waiting_fetch_ends_at_max_wait_with_what_there_is(server: Serve
     await produce(client, "t", make_batch(1))
     began = asyncio.get_running_loop().time()
     rows = await fetch(client, "t", {0: 0}, max_wait_ms=80, min_bytes=100_000)
-    assert 0.07 <= asyncio.get_running_loop().time() - began < 2
+    assert 0.07 <= asyncio.get_running_loop().time() - began < 30
     assert len(values(rows)) == 1
 
 
 async def test_a_waiting_fetch_is_woken_when_its_topic_goes(server: Server, client: RawClient) -> None:
     await make_topic(server)
-    client.send_body(1, 11, fetch_body(11, "t", {0: 0}, max_wait_ms=10_000))
+    client.send_body(1, 11, fetch_body(11, "t", {0: 0}, max_wait_ms=60_000))
     assert await client.nothing_comes()
     await server.engine.delete("t")
-    assert (await fetched(client, timeout_s=1))[0].error_code == 3
+    assert (await fetched(client, timeout_s=30))[0].error_code == 3
 
 
 async def test_a_waiting_fetch_is_dropped_with_its_connection(server: Server) -> None:
     await make_topic(server)
     partition = server.engine.partition("t", 0)
     async with connected(server) as gone:
-        gone.send_body(1, 11, fetch_body(11, "t", {0: 0}, max_wait_ms=10_000))
+        gone.send_body(1, 11, fetch_body(11, "t", {0: 0}, max_wait_ms=60_000))
         await asyncio.sleep(0.05)
         assert partition._waiters
     await asyncio.sleep(0.05)
@@ -494,12 +494,12 @@ async def test_read_committed_stops_at_an_open_transaction(server: Server, clien
 async def test_a_read_committed_reader_waits_on_until_the_transaction_ends(server: Server, client: RawClient) -> None:
     await make_topic(server)
     partition = server.engine.partition("t", 0)
-    client.send_body(1, 11, fetch_body(11, "t", {0: 0}, max_wait_ms=10_000, isolation_level=1))
+    client.send_body(1, 11, fetch_body(11, "t", {0: 0}, max_wait_ms=60_000, isolation_level=1))
     await asyncio.sleep(0.02)
     partition.append(make_batch(2, producer_id=9, producer_epoch=0, sequence=0, transactional=True))
     assert await client.nothing_comes()
     partition.append_marker(9, 0, commit=False, coordinator_epoch=0)
-    [row] = await fetched(client, timeout_s=1)
+    [row] = await fetched(client, timeout_s=30)
     assert [(each.producer_id, each.first_offset) for each in row.aborted_transactions] == [(9, 0)]
     assert row.last_stable_offset == 3
 
@@ -801,7 +801,7 @@ async def test_stopping_answers_a_waiting_fetch(tmp_path: Path) -> None:
         await asyncio.sleep(0.05)
         began = asyncio.get_running_loop().time()
         await server.stop()
-        assert asyncio.get_running_loop().time() - began < 2
+        assert asyncio.get_running_loop().time() - began < 30
         assert values(await fetched(client)) == []
         assert await client.is_closed()
 
@@ -875,12 +875,12 @@ async def test_a_full_answer_leaves_the_other_partitions_their_turn(server: Serv
 async def test_an_empty_request_within_a_session_waits_for_its_partitions(server: Server, client: RawClient) -> None:
     await make_topic(server)
     number = (await fetch_in_session(client, 0, 0, {0: 0, 1: 0})).session_id
-    waiting = asyncio.ensure_future(fetch_in_session(client, number, 1, {}, max_wait_ms=10_000))
+    waiting = asyncio.ensure_future(fetch_in_session(client, number, 1, {}, max_wait_ms=60_000))
     await asyncio.sleep(0.05)
     assert not waiting.done()
     async with connected(server) as other:
         await produce(other, "t", make_batch(1), partition=1)
-    assert told(await asyncio.wait_for(waiting, 1)) == {1: 1}
+    assert told(await asyncio.wait_for(waiting, 30)) == {1: 1}
 
 
 async def test_a_session_sees_that_its_topic_went_and_came_back(server: Server, client: RawClient) -> None:

@@ -23,7 +23,7 @@ from support.rpc import Stubs, connect_async, record, refusal_of, refused
 from support.wait import wait_until
 
 SESSION_MS = 6_000
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 #: Nobody is taken for dead in a test that takes long.
 LONG_MS = 600_000
 

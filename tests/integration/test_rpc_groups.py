@@ -434,7 +434,7 @@ async def test_a_kafka_group_is_shown_and_cannot_be_joined(server: Server, clien
     consumer = AIOKafkaConsumer("t", bootstrap_servers=f"{host}:{port}", group_id="theirs", client_id="kafka-me")
     await consumer.start()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(consumer.assignment()) < 2:  # noqa: ASYNC110  # the client has no event for it
                 await asyncio.sleep(0.01)
         [listed] = (await client.stream.ListGroups(pb.ListGroupsRequest())).groups

@@ -19,7 +19,7 @@ from levada.wire.blocking import BlockingClient
 from levada.wire.calls.admin import BROKER
 from support.transaction_calls import Wire
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")

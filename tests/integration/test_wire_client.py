@@ -127,7 +127,7 @@ async def test_fetches_are_begun_before_their_answers_are_taken(client, topic):
 async def test_an_empty_fetch_waits_as_long_as_it_was_told(client, topic):
     began = time.monotonic()
     fetched = await client.fetch({(topic, 0): 0}, max_wait_ms=300)
-    assert 0.25 < time.monotonic() - began < 5
+    assert 0.25 < time.monotonic() - began < 30
     assert not fetched[topic, 0].records
 
 
@@ -184,7 +184,7 @@ async def test_a_corrupt_batch_is_refused_at_once(client, topic):
     with pytest.raises(BrokerRefused) as raised:
         await client.produce((topic, 0), bad)
     assert raised.value.name == "CORRUPT_MESSAGE"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 async def test_offsets_are_found_by_place_and_time(client, topic):
@@ -378,7 +378,7 @@ async def test_nothing_there_is_unreachable_at_once(kind):
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
         await client.connect()
     await client.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("kind", CLIENTS)

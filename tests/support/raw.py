@@ -20,7 +20,7 @@ from kio.serial import entity_reader, entity_writer
 from support.proxy import read_frame
 from support.wait import wait_until
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class Raw:

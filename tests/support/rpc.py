@@ -21,7 +21,7 @@ from google.rpc.status_pb2 import Status
 from levada.v1 import cluster_pb2_grpc, stream_pb2_grpc
 from levada.v1 import stream_pb2 as pb
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
 

@@ -14,7 +14,7 @@ from support.wait import wait_until
 
 #: NOT_LEADER, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS: ask again.
 PASSING = (6, 14, 15, 16, 51)
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 Producer = tuple[int, int]
 

@@ -21,7 +21,7 @@ from aiokafka.errors import KafkaError, for_code
 from loop import Failed, data, seen, serve
 
 ASSIGNORS = {"range": RangePartitionAssignor}
-END_S = 20.0
+END_S = 40.0
 
 
 def name_of(error: Exception) -> str | None:

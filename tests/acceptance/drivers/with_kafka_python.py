@@ -20,7 +20,7 @@ from loop import Failed, data, seen, serve
 
 CLIENT: dict[str, Any] = {"reconnect_backoff_ms": 20, "retry_backoff_ms": 20}
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
-END_S = 20.0
+END_S = 40.0
 
 
 def name_of(error: Exception) -> str | None:
@@ -174,7 +174,7 @@ class Calls:
     def leave(self, name: str) -> None:
         member = self.members.pop(name)
         member.stopping = True
-        member.join(10)
+        member.join(60)
 
     def commit(self, at: str, group: str, topic: str, offsets: dict[str, int]) -> None:
         wanted = {

@@ -35,7 +35,7 @@ from confluent_kafka.admin import (
 from loop import data, seen, serve
 
 CLIENT = {"broker.address.family": "v4", "log_level": "3", "reconnect.backoff.ms": "20", "retry.backoff.ms": "20"}
-END_S = 20.0
+END_S = 40.0
 LOADING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 Answer = TypeVar("Answer")
 KAFKA_NAMES = {
@@ -144,7 +144,7 @@ class Calls:
         return places  # type: ignore[return-value]  # no error is left
 
     def partitions(self, at: str, topic: str) -> list[int]:
-        return sorted(self.admin(at).list_topics(topic, timeout=10).topics[topic].partitions)
+        return sorted(self.admin(at).list_topics(topic, timeout=60).topics[topic].partitions)
 
     def consume(self, at: str, topic: str, start: dict[str, int] | None, committed: bool) -> list[Any]:
         first = dict.fromkeys(self.partitions(at, topic), 0) if start is None else start
@@ -171,14 +171,14 @@ class Calls:
     def offsets_at(self, at: str, topic: str, timestamp: int) -> dict[str, int | None]:
         consumer = Consumer({**CLIENT, "bootstrap.servers": at, "group.id": "unused"})
         asked = [TopicPartition(topic, index, timestamp) for index in self.partitions(at, topic)]
-        answer = consumer.offsets_for_times(asked, timeout=10)
+        answer = consumer.offsets_for_times(asked, timeout=60)
         consumer.close()
         return {str(found.partition): found.offset if found.offset >= 0 else None for found in answer}
 
     def bounds(self, at: str, topic: str) -> dict[str, list[int]]:
         consumer = Consumer({**CLIENT, "bootstrap.servers": at, "group.id": "unused"})
         found = {
-            str(index): list(consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=10))
+            str(index): list(consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=60))
             for index in self.partitions(at, topic)
         }
         consumer.close()
@@ -202,7 +202,7 @@ class Calls:
     def leave(self, name: str) -> None:
         member = self.members.pop(name)
         member.stopping = True
-        member.join(10)
+        member.join(60)
 
     def commit(self, at: str, group: str, topic: str, offsets: dict[str, int]) -> None:
         patiently(lambda: self.commit_once(at, group, topic, offsets))
@@ -237,7 +237,7 @@ class Calls:
         future.result()
 
     def topics(self, at: str) -> dict[str, int]:
-        found = self.admin(at).list_topics(timeout=10).topics
+        found = self.admin(at).list_topics(timeout=60).topics
         return {name: len(topic.partitions) for name, topic in found.items()}
 
     def configs(self, at: str, topic: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from support.rpc import Stubs, connect, record, refused
 from support.wait import wait_until
 
 PLAN = [["n1", "n2"], ["n2", "n3"], ["n3", "n1"], ["n1", "n2"]]
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ async def test_an_alarm_puts_a_node_out_though_nobody_asks(tmp_path: Path) -> No
         loop = asyncio.get_running_loop()
         cluster = Cluster(engine, engine.view, "c", "n1", now_ms=lambda: int(loop.time() * 1000))
         await cluster.join("n2", ADDRESS, timeout_ms=100)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await engine.read(At(NODES, 0), 1, 1000, wait_ms=20_000)
         assert [record.value is None for record in await records(engine, At(NODES, 0))] == [False, True]
         await cluster.close()

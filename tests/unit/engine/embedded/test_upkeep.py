@@ -225,7 +225,7 @@ async def test_a_closed_segment_brings_the_next_checkpoint_forward(
     async with running(data, now_ms=clock) as engine:
         at = await make_topic(engine, segment_bytes="300")
         await fill(engine, at, 10)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not file.exists() or at not in decode_checkpoint(file.read_bytes(), "f"):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 

@@ -72,7 +72,7 @@ class FakeListener:
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop turn until it is so."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0)
 
@@ -97,7 +97,7 @@ class Client:
         return False
 
     async def is_closed(self) -> bool:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             try:
                 return await self.reader.read(1) == b""
             except ConnectionResetError:
@@ -241,7 +241,7 @@ async def test_what_waits_is_dropped_when_the_connection_goes() -> None:
         client.send(b"first")
         await asyncio.sleep(0.02)
         client.writer.close()
-        await asyncio.wait_for(dropped.wait(), 5)
+        await asyncio.wait_for(dropped.wait(), 30)
     waiting.answer(b"to nobody")
 
 
