@@ -6,6 +6,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -30,7 +31,10 @@ from levada.cli.spark import (
 from levada.errors import nearest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from levada.spark.pipelines.declaration import Pipeline
+    from levada.spark.pipelines.places import Places
     from levada.spark.pipelines.running import Running
 
 _LOOK_S: Final = 0.25
@@ -65,29 +69,43 @@ def run(
     need_spark()
     from levada.spark.java import java
     from levada.spark.pipelines import preflight
+    from levada.spark.pipelines.errors import NeedsSession
     from levada.spark.pipelines.loading import declared
     from levada.spark.pipelines.places import Places
 
-    pipeline = _chosen(declared(file), name, file)
-    java()
-    places = Places(bootstrap=bootstrap_of(bootstrap, server), home=home, master=master)
-    need_broker(places.bootstrap)
-    preflight.check(pipeline, places)
-    view = _view(pipeline, as_json=as_json)
-    with view, _told(verbose=verbose):
-        from levada.spark.pipelines.running import Running
-        from levada.spark.session import session
-
-        view.starting(master)
-        # Java's words go to a file: they would be written across the figures.
-        log = None if verbose else home / "spark.log"
-        spark = session(master, f"levada {pipeline.name}", log=log, **({"spark.log.level": "WARN"} if verbose else {}))
+    with ExitStack() as stack:
+        stack.enter_context(_told(verbose=verbose))
+        spark: SparkSession | None = None
         try:
-            with interruptible() as interrupted:
-                running = Running.start(spark, pipeline, places, once=once)
-                _watch(running, view, interrupted)
-        finally:
-            spark.stop()
+            found = declared(file)
+        except NeedsSession:
+            spark = _spark(stack, master, home, verbose=verbose)
+            found = declared(file)
+        pipeline = _chosen(found, name, file)
+        java()
+        places = Places(bootstrap=bootstrap_of(bootstrap, server), home=home, master=master)
+        need_broker(places.bootstrap)
+        preflight.check(pipeline, places)
+        view = stack.enter_context(_view(pipeline, as_json=as_json))
+        view.starting(master)
+        _run(spark or _spark(stack, master, home, verbose=verbose), pipeline, places, view, once=once)
+
+
+def _spark(stack: ExitStack, master: str, home: Path, *, verbose: bool) -> SparkSession:
+    """A session that ends with the stack. Java's words go to a file: they would be written across the figures."""
+    from levada.spark.session import session
+
+    log = None if verbose else home / "spark.log"
+    spark = session(master, "levada pipeline", log=log, **({"spark.log.level": "WARN"} if verbose else {}))
+    stack.callback(spark.stop)
+    return spark
+
+
+def _run(spark: SparkSession, pipeline: Pipeline, places: Places, view: View, *, once: bool) -> None:
+    from levada.spark.pipelines.running import Running
+
+    with interruptible() as interrupted:
+        _watch(Running.start(spark, pipeline, places, once=once), view, interrupted)
 
 
 def _chosen(pipelines: list[Pipeline], name: str | None, file: Path) -> Pipeline:

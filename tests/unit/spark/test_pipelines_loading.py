@@ -10,7 +10,7 @@ import pytest
 from pyspark import cloudpickle
 
 from levada.spark import declared
-from levada.spark.pipelines.errors import NoPipelines, WrongFile
+from levada.spark.pipelines.errors import NeedsSession, NoPipelines, WrongFile
 from levada.spark.pipelines.loading import check_names
 
 GOOD = """
@@ -77,6 +77,16 @@ def test_files_that_are_not_there(tmp_path):
 def test_a_file_without_pipelines_is_told_from_one_that_cannot_be_loaded(tmp_path):
     with pytest.raises(NoPipelines):
         declared(write(tmp_path, "x = 1"))
+
+
+def test_a_file_that_uses_spark_while_it_is_loaded_says_so(tmp_path):
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is not None:
+        pytest.skip("a session runs in this process")
+    path = write(tmp_path, "from pyspark.sql import functions as F\n\nLARGE = F.col('amount') > 10\n")
+    with pytest.raises(NeedsSession, match=r"file\.py, line 3"):
+        declared(path)
 
 
 def test_pipelines_of_a_module_that_is_imported_are_not_the_files_own(tmp_path):

@@ -2,7 +2,7 @@
 
 PipelineError
 ├── WrongDeclaration   a pipeline cannot be what its file says it is
-├── WrongFile          a file of pipelines cannot be loaded; NoPipelines: it declares none
+├── WrongFile          a file of pipelines cannot be loaded; NoPipelines: it declares none; NeedsSession: Spark must run first
 ├── WrongCheckpoint    the checkpoint is another declaration's, or is gone
 ├── UnknownPipeline    no runner has a pipeline of this name
 ├── WrongTable         a lake table cannot take the rows
@@ -39,6 +39,10 @@ class WrongFile(PipelineError):
 
 class NoPipelines(WrongFile):
     """The file declares none: it may be there for others to import."""
+
+
+class NeedsSession(WrongFile):
+    """Loading the file uses Spark, which is not running: it has columns, or functions with types as text, outside of functions."""
 
 
 class WrongCheckpoint(PipelineError):

@@ -19,16 +19,18 @@ from types import TracebackType
 from typing import Final
 
 from levada.spark.pipelines.declaration import Pipeline, collecting
-from levada.spark.pipelines.errors import NoPipelines, PipelineError, WrongFile
+from levada.spark.pipelines.errors import NeedsSession, NoPipelines, PipelineError, WrongFile
 
 #: Reading these anew would make two of each class.
 _OURS: Final = ("levada", "pyspark_levada")
 #: What the file's own module is called: nothing that an import can say.
 _OWN_NAME: Final = "pipelines of "
+#: What pyspark says of a column that is made while no session runs.
+_NO_SESSION: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 
 
 def declared(path: Path) -> list[Pipeline]:
-    """The pipelines that this file declares, in its order. WrongFile, naming the line."""
+    """The pipelines that this file declares, in its order. WrongFile, naming the line; NeedsSession: try again with one."""
     path = path.absolute()
     if not path.is_file():
         raise WrongFile(path, None, "there is no such file" if not path.exists() else "is not a file")
@@ -67,9 +69,19 @@ def _run(path: Path) -> None:
 
 def _wrong(path: Path, error: Exception, line: int | None) -> WrongFile:
     text = str(error)
+    if _needs_session(error):
+        return NeedsSession(path, line, "Spark must run before columns are made outside of functions")
     if not isinstance(error, PipelineError):
         text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     return WrongFile(path, line, text)
+
+
+def _needs_session(error: Exception) -> bool:
+    """Of pyspark, without a session: some of it says so, and some of it has an assertion."""
+    if getattr(error, "getCondition", str)() == _NO_SESSION:
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    return isinstance(error, AssertionError) and bool(frames) and "pyspark" in Path(frames[-1].filename).parts
 
 
 def _line(path: Path, trace: TracebackType | None) -> int | None:
