@@ -263,7 +263,7 @@ async def test_settings_are_read_and_changed(client, topic):
     await client.alter_configs(topic, {"segment.bytes": None})
     # Kafka's controller answers before the broker that is asked next has heard of it.
     async with asyncio.timeout(30):
-        while not (settings := await client.describe_configs(topic))["segment.bytes"].is_default:
+        while not (settings := await client.describe_configs(topic))["segment.bytes"].is_default:  # noqa: ASYNC110
             await asyncio.sleep(0.03)
     assert settings["retention.ms"].value == "5000"
     assert not settings["retention.ms"].is_default
