@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from levada.cli.pipeline_told import no_runner, shown_state, sink_name
+from levada.cli.pipeline_told import no_runner, sink_name
 from levada.cli.session import count
 from levada.errors import LevadaError
 
@@ -26,13 +26,14 @@ def consequences(name: str, actual: Actual, epoch: int, ledger: Ledger, client: 
     for sink in actual.sinks:
         held = _held(sink, client)
         yield f"- what it makes of that is written into {sink_name(sink)} beside what is there{held}, also what it wrote before"
-    if not ledger.wanted or name not in ledger.wanted or ledger.wanted[name].run:
-        state = shown_state(actual, ledger)
-        yield f"- it is {state}: it {'is stopped first, and ' if state is State.RUNNING else ''}starts again by itself"
-    else:
+    if name in ledger.wanted and not ledger.wanted[name].run:
         yield "- it is stopped, and stays so until it is started"
-    if said := no_runner(ledger):
+    elif said := no_runner(ledger):
         yield f"- it is done when a runner starts. {said}"
+    elif actual.state is State.RUNNING:
+        yield "- it is running: it is stopped first, and started again"
+    else:
+        yield f"- it is {actual.state}, and is started"
 
 
 def _came(actual: Actual) -> str:
@@ -50,13 +51,13 @@ def _reading(source: dict[str, Any], client: BlockingClient) -> str:
     if bounds is None:
         return f"it reads {topic} again from {starting}"
     partitions, records = bounds
-    there = f"{count(records, 'record')} in {count(partitions, 'partition')} are there"
+    there = f"about {count(records, 'record')} in {count(partitions, 'partition')} are there"
     return f"it reads {topic} again from {starting}: {there}"
 
 
 def _held(sink: dict[str, Any], client: BlockingClient) -> str:
     bounds = _bounds(str(sink["topic"]), client) if "topic" in sink else None
-    return "" if bounds is None else f" ({count(bounds[1], 'record')})"
+    return "" if bounds is None else f" (about {count(bounds[1], 'record')})"
 
 
 def _bounds(topic: str, client: BlockingClient) -> tuple[int, int] | None:

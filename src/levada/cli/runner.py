@@ -77,7 +77,6 @@ def runner(
         def ready() -> None:
             view.ready(_about(pipelines, places), round((time.perf_counter() - began) * 1000))
 
-        view.said(f"starting Spark on {master}")
         archives = ArchivePipelines(Cluster.of(Given({"bootstrap": places.bootstrap}), client_id="levada-archive"))
         assembled(places, client, view, directory=pipelines, managed=[archives], ready=ready).run(told)
 

@@ -14,6 +14,7 @@ from support.levada import LevadaBroker
 from support.runner import Runners
 from support.wait import wait_until
 
+pytestmark = pytest.mark.timeout(900)  # a JVM, and half a dozen Pythons, on a machine that may have other things to do
 KILL_ROUNDS = int(os.environ.get("LEVADA_KILL_ROUNDS", "2"))
 
 COPY = """
@@ -66,12 +67,10 @@ def test_50_a_file_that_raises_is_failed_with_its_cause_and_tried_again_while_ot
         "planless": "missing_method",
         "divides": "ZeroDivisionError",
     }.items():
-        failed = runners.await_state(name, "failed")
-        assert words in failed.cause and "\n" not in failed.cause, failed
-        assert failed.next_try_ms is not None and "at org.apache.spark" not in failed.cause
-        again = lambda name=name: runners.state(name)["actual"].failures >= 2  # noqa: E731
+        failed = runners.await_failure(name, words)
+        assert "\n" not in failed.cause and "org.apache.spark" not in failed.cause and failed.next_try_ms is not None
+        again = lambda name=name: len(runners.events("pipeline", pipeline=name, state="failed")) >= 2  # noqa: E731
         wait_until(again, 60, lambda name=name: f"{name} was not tried again: {runners.state(name)}")
-        assert len(runners.events("pipeline", pipeline=name, state="failed")) >= 2
     runners.await_ids("out-50", range(100))
     runners.feed("in-50", range(100, 150), partition=1)
     runners.await_ids("out-50", range(150))
@@ -117,7 +116,7 @@ def test_stopped_stays_stopped_started_goes_on_and_reset_begins_anew(runners: Ru
     assert runners.levada("pipeline", "start", "stopped") == "stopped: running\n"
     runners.await_ids("out-stopped", range(20))
     asked = runners.levada("pipeline", "reset", "stopped", code=2)
-    assert "20 records in 2 partitions are there" in asked and "epoch 1" in asked and "say --yes" in asked
+    assert "about 20 records in 2 partitions are there" in asked and "epoch 1" in asked and "say --yes" in asked
     assert runners.ids("out-stopped") == [*range(20)]
     done = json.loads(runners.levada("pipeline", "reset", "stopped", "--yes", "--json"))
     assert (done["state"], done["epoch"], done["done"]) == ("running", 1, True)

@@ -188,7 +188,7 @@ class Keeper:
 
 def scheduling() -> dict[str, str]:
     """Settings of a session that many pipelines share: none waits until another's jobs are through."""
-    return {"spark.scheduler.mode": "FAIR"}
+    return {"spark.scheduler.mode": "FAIR", "spark.log.level": "FATAL"}
 
 
 def _told(error: Exception) -> tuple[str, str]:

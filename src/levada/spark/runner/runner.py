@@ -106,6 +106,7 @@ class Runner:
 
     def _wait_for_keeper(self, until: threading.Event) -> Keeper | None:
         """Spark, while signs of life go on; None when told to end before it was there."""
+        self._teller.said(f"starting Spark on {self._me.master}")
         with ThreadPoolExecutor(1) as one:
             opening: Future[Keeper] = one.submit(self._open_keeper)
             while not opening.done() and not until.wait(_TURN_S):
@@ -174,9 +175,9 @@ class Runner:
         return round(self._epoch_ms + moment * 1000)
 
     def _tell(self, actual: dict[str, Actual]) -> None:
-        for name in self._actual.keys() | actual.keys():
+        for name in sorted(self._actual.keys() | actual.keys()):
             before, after = self._actual.get(name), actual.get(name)
-            if _told(before) != _told(after):
+            if _is_news(before, after):
                 self._teller.changed(name, before, after)
         self._actual = actual
         self._teller.turned(actual)
@@ -264,9 +265,14 @@ def _key(name: str) -> bytes:
     return f"{ACTUAL}{name}".encode()
 
 
-def _told(one: Actual | None) -> tuple[Any, ...] | None:
-    """What of a state is news."""
-    return None if one is None else (one.state, one.cause, one.failures, one.note, one.version, one.epoch)
+def _is_news(before: Actual | None, after: Actual | None) -> bool:
+    """Whether a person should hear of it. That a version is known now, which was not looked at before, is none."""
+    if before is None or after is None:
+        return before is not after
+    if before.version and before.version != after.version:
+        return True
+    told = ("state", "cause", "failures", "note", "epoch")
+    return any(getattr(before, name) != getattr(after, name) for name in told)
 
 
 def _is_same(before: Actual, after: Actual, *, with_progress: bool) -> bool:

@@ -51,7 +51,7 @@ class Seat:
         """Be the runner of this cluster. RunnerIsUp, where one gives a sign of life within `patience_s`."""
         holder = self._board.read().runner
         if holder is not None and not holder.left_ms and not _is_dead(holder):
-            waiting(f"the last runner ({holder}) did not say goodbye: watching {patience_s:.0f} s for a sign of life")
+            waiting(f"there may be a runner, {holder}: watching {patience_s:.0f} s for a sign of life")
             deadline = time.monotonic() + patience_s
             while time.monotonic() < deadline:
                 now = self._board.read().runner
