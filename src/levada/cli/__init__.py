@@ -17,7 +17,7 @@ EXIT_INTERRUPTED: Final = 130
 #: As `levada --help` tells it.
 EXIT_CODES: Final = (
     "Exit codes: 0 done · 1 refused or failed · 2 wrong usage · 3 nothing answers at the address · 4 no such topic, "
-    "partition, group or node · 5 overloaded, late or stopping: try again · 130 interrupted."
+    "partition, group, node or pipeline · 5 overloaded, late or stopping: try again · 130 interrupted."
 )
 
 
@@ -71,12 +71,13 @@ def exit_code(error: Exception) -> int:
     """What the shell is told."""
     from levada import errors as e
     from levada.cli.session import WrongUsage
+    from levada.spark.pipelines.errors import UnknownPipeline
 
     if isinstance(error, WrongUsage):
         return EXIT_USAGE
     if isinstance(error, e.Unreachable | e.ConnectionLost):
         return EXIT_UNREACHABLE
-    if isinstance(error, e.UnknownTopic | e.UnknownGroup | e.UnknownPartition | e.UnknownNode):
+    if isinstance(error, e.UnknownTopic | e.UnknownGroup | e.UnknownPartition | e.UnknownNode | UnknownPipeline):
         return EXIT_NOT_FOUND
     if isinstance(error, e.Overloaded | e.TimedOut | e.ShuttingDown):
         return EXIT_TRY_AGAIN

@@ -13,9 +13,22 @@ from levada.cli import EXIT_CODES, raise_when_interrupted
 from levada.errors import nearest
 
 #: In the order they are listed. Each module has an `app`.
-COMMANDS: Final = ("up", "topic", "produce", "consume", "group", "cluster")
+COMMANDS: Final = (
+    "up",
+    "topic",
+    "produce",
+    "consume",
+    "group",
+    "cluster",
+    "pipeline",
+    "runner",
+    "job",
+    "archive",
+    "doctor",
+    "demo",
+)
 #: Those that take signals into their own hands: until then an interrupt ends them on the spot.
-_ENDED_BY_THEMSELVES: Final = ("up",)
+_ENDED_BY_THEMSELVES: Final = ("up", "runner")
 
 
 class Commands(TyperGroup):

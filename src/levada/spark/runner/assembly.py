@@ -10,7 +10,7 @@ from pathlib import Path
 
 from levada.spark.pipelines.places import Places
 from levada.spark.runner.board import now_ms
-from levada.spark.runner.keeper import Keeper, scheduling
+from levada.spark.runner.keeper import Keeper, shared_by_many
 from levada.spark.runner.records import RunnerSeen
 from levada.spark.runner.runner import Runner, Teller
 from levada.spark.runner.shelf import Directory, Lookout, Managed, Versioned
@@ -49,7 +49,8 @@ def runner(
     )
 
     def keeper() -> Keeper:
-        opened = Keeper(session(places.master, "levada runner", **scheduling()), places)
+        log = places.home / "spark.log"
+        opened = Keeper(session(places.master, "levada runner", log=log, **shared_by_many()), places)
         ready()
         return opened
 

@@ -127,7 +127,7 @@ class Keeper:
         try:
             runnable = self._declared[start.unit, start.version][start.name]
             self._progress.pop(start.name, None)
-            # Its jobs share the executors with everybody else's, job by job: see `scheduling`.
+            # Its jobs share the executors with everybody else's, job by job: see `shared_by_many`.
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", start.name)
             query = runnable.start(self._spark, self._places, start.epoch)
             self._described[start.name] = runnable.described(self._places)
@@ -186,8 +186,12 @@ class Keeper:
             self._spark.stop()
 
 
-def scheduling() -> dict[str, str]:
-    """Settings of a session that many pipelines share: none waits until another's jobs are through."""
+def shared_by_many() -> dict[str, str]:
+    """Settings of a session that many pipelines share.
+
+    None waits until another's jobs are through. Java does not write a page for each failure of a pipeline, which may be failing for
+    days: states have what matters of it.
+    """
     return {"spark.scheduler.mode": "FAIR", "spark.log.level": "FATAL"}
 
 
