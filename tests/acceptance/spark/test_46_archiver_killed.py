@@ -1,95 +1,116 @@
 """Scenario 46, the hard way: the archiver's process is killed −9 at random moments while records come and retention deletes.
 
-LEVADA_KILL_ROUNDS says how often.
+LEVADA_KILL_ROUNDS says how often on Spark; without a JVM it dies twice as often.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from support.archives import EAGER, IMPATIENT, cluster_of, fill, lag, make_archived, starts
+from levada.spark.archive.running import Archiving
+from levada.spark.archive.wanted import Archive
+from levada.spark.options.cluster import Cluster
+from support.archives import EAGER, IMPATIENT, NoSpark, cluster_of, fill, lag, make_archived, starts
+from support.archiving import keep_archived
 from support.levada import LevadaBroker
-from support.spark_process import SparkProcess
+from support.spark_process import TESTS, SparkProcess
 from support.wait import wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ROUNDS = int(os.environ.get("LEVADA_KILL_ROUNDS", "2"))
 PARTITIONS = 3
 
+#: Runs while the `with` lasts, and is killed then; gives what says how it ended, while that is wrong.
+Running = Callable[[Path, str, str], AbstractContextManager[Callable[[], str]]]
 
-def keep_archived(spark: Any, bootstrap: str, archive: Any) -> None:
-    """Runs in the process that is killed; small files, so that there are many commits, put together all the time."""
-    import time
 
-    from levada.spark.archive.running import Archiving
-    from support.archives import EAGER, cluster_of
+@contextmanager
+def on_spark(home: Path, bootstrap: str, topic: str) -> Iterator[Callable[[], str]]:
+    with SparkProcess(home) as driver:
+        running = driver.submit(keep_archived, bootstrap, topic)
+        yield lambda: str(running.exception()) if running.done() else ""
 
-    limits = EAGER.limits._replace(task_rows=2_000, tasks_max=2)
-    care = EAGER._replace(limits=limits, compact_every_s=0.2)
-    archiving = Archiving(spark, cluster_of(bootstrap), archive, care).start()
-    while archiving.active:
-        time.sleep(0.1)
-    raise RuntimeError(f"archiving ended: {archiving.failure}")
+
+@contextmanager
+def plain(home: Path, bootstrap: str, topic: str) -> Iterator[Callable[[], str]]:
+    command = [sys.executable, "-m", "support.archiving", bootstrap, topic]
+    running = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(TESTS)})
+    try:
+        yield lambda: "" if running.poll() is None else f"it ended with {running.returncode}"
+    finally:
+        running.kill()
+        running.wait()
 
 
 def version(place: str) -> int:
-    return DeltaTable(place).version() if Path(place, "_delta_log").exists() else -1
+    return DeltaTable(place).version() if Path(place, "_delta_log", f"{0:020d}.json").exists() else -1
 
 
-@pytest.mark.timeout(60 + 60 * ROUNDS)
-def test_each_offset_is_archived_once_however_often_the_archiver_is_killed(tmp_path: Path, spark: SparkSession) -> None:
+class Producing:
+    """Writes number after number, while the `with` lasts."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.count = 0
+        self._cluster = cluster
+        self._topic = topic
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._produce)
+
+    def _produce(self) -> None:
+        while not self._ended.is_set():
+            fill(self._cluster, self._topic, self.count, 3_000, PARTITIONS)
+            self.count += 3_000
+            self._ended.wait(0.05)
+
+    def __enter__(self) -> Producing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def check(cluster: Cluster, archive: Archive, count: int) -> None:
+    """All of it is there, each offset once, and nothing is held up."""
+    Archiving(NoSpark(), cluster, archive, EAGER).run_once()  # type: ignore[arg-type]
+    assert lag(cluster, archive) == 0
+    wait_until(lambda: min(starts(cluster, archive.topic)) == count // PARTITIONS, 90, "retention does not go on")
+    rows = pl.scan_delta(archive.place).select("partition", "offset", "value").sort("partition", "offset").collect()
+    assert rows.height == count
+    found = [(partition, offset, int(value)) for partition, offset, value in rows.rows()]
+    assert found == sorted((number % PARTITIONS, number // PARTITIONS, number) for number in range(count))
+
+
+@pytest.mark.timeout(240 + 120 * ROUNDS)
+@pytest.mark.parametrize(("running", "rounds"), [(plain, 2 * ROUNDS), (on_spark, ROUNDS)], ids=["plain", "spark"])
+def test_each_offset_is_archived_once_however_often_the_archiver_is_killed(
+    tmp_path: Path, running: Running, rounds: int
+) -> None:
     chance = random.Random(int(os.environ.get("LEVADA_KILL_SEED", "46")))
     with LevadaBroker(tmp_path / "broker", IMPATIENT) as broker:
         cluster = cluster_of(broker.bootstrap)
         archive = make_archived(cluster, tmp_path / "lake", PARTITIONS)
-        count = 0
-        ended = threading.Event()
-
-        def produce() -> None:
-            nonlocal count
-            while not ended.is_set():
-                fill(cluster, archive.topic, count, 3_000, PARTITIONS)
-                count += 3_000
-                time.sleep(0.05)
-
-        producing = threading.Thread(target=produce)
-        producing.start()
-        try:
-            for number in range(ROUNDS):
+        with Producing(cluster, archive.topic) as producing:
+            for number in range(rounds):
                 before = version(archive.place)
-                with SparkProcess(tmp_path / f"driver-{number}") as driver:
-                    running = driver.submit(keep_archived, broker.bootstrap, archive)
+                with running(tmp_path / f"archiver-{number}", broker.bootstrap, archive.topic) as wrong:
                     wait_until(
-                        lambda driver=driver, running=running, before=before: (  # type: ignore[misc]
-                            running.done() or version(archive.place) > before
-                        ),
-                        120,
+                        lambda wrong=wrong, before=before: wrong() or version(archive.place) > before,  # type: ignore[misc]
+                        180,
                         "nothing was committed",
                     )
-                    assert not running.done(), running.exception()
-                    time.sleep(chance.uniform(0, 2))
-        finally:
-            ended.set()
-            producing.join()
-        from levada.spark.archive.running import Archiving
-
-        Archiving(spark, cluster, archive, EAGER).run_once()
-        assert lag(cluster, archive) == 0
-        wait_until(lambda: min(starts(cluster, archive.topic)) == count // PARTITIONS, 90, "retention does not go on")
-        rows = pl.scan_delta(archive.place).select("partition", "offset", "value").sort("partition", "offset").collect()
-        assert rows.height == count
-        found = [(partition, offset, int(value)) for partition, offset, value in rows.rows()]
-        assert found == sorted((number % PARTITIONS, number // PARTITIONS, number) for number in range(count))
-        options = {"bootstrap": broker.bootstrap, "subscribe": archive.topic, "startingOffsets": "earliest"}
-        assert spark.read.format("levada").options(**options, columns="offset").load().count() == count
+                    assert not wrong()
+                    time.sleep(chance.uniform(0, 0.7))  # somewhere between two commits, or in one
+        check(cluster, archive, producing.count)
