@@ -4,13 +4,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DATA   ?=
 
-.PHONY: run test check unit acceptance bench proto tools clean help
+.PHONY: run test demo check unit acceptance bench proto tools clean help
 
 run: $(VENV)/.runtime  ## Start a broker on ./levada-data (DATA=… for another directory; LEVADA_KAFKA__PORT=…, LEVADA_GRPC__PORT=…, LEVADA_HTTP__PORT=… for other ports)
 	@$(BIN)/levada up $(if $(DATA),--data $(DATA))
 
 test: $(VENV)/.dev tools check  ## Set everything up and run the whole test suite
 	$(BIN)/pytest -n 3 --dist loadfile
+
+demo: $(VENV)/.spark  ## A broker, a stream of orders and a Spark pipeline over it, live in this terminal
+	@$(BIN)/python scripts/tools.py --java
+	@$(BIN)/levada demo
 
 check: $(VENV)/.dev  ## Lint, formatting, types and the direction of imports
 	$(BIN)/ruff check
@@ -24,11 +28,12 @@ unit: $(VENV)/.dev  ## Only the tests that need nothing but Python
 acceptance: $(VENV)/.dev tools  ## Only the tests with clients nobody here wrote
 	$(BIN)/pytest tests/acceptance
 
-bench: $(VENV)/.dev tools  ## Levada beside Apache Kafka, NATS and Redis; writes bench/RESULTS.md
+bench: $(VENV)/.dev tools  ## Levada beside Apache Kafka, NATS, Redis and Spark's own connector; writes bench/RESULTS.md
 	$(BIN)/pip install --quiet --group bench
 	$(BIN)/python scripts/tools.py --bench
 	$(BIN)/python bench/compare_kafka.py
 	$(BIN)/python bench/native.py
+	$(BIN)/python bench/spark.py
 
 tools: $(VENV)/.dev  ## A JDK, kcat, Node, and the libraries of foreign clients, for the tests
 	@$(BIN)/python scripts/tools.py
@@ -42,10 +47,15 @@ $(VENV)/.runtime: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --editable .
 	@touch $@
 
+$(VENV)/.spark: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable '.[spark]'
+	@touch $@ $(VENV)/.runtime
+
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --editable '.[spark]' --group dev
-	@touch $@ $(VENV)/.runtime
+	@touch $@ $(VENV)/.runtime $(VENV)/.spark
 
 proto: $(VENV)/.dev  ## Generate the code of src/levada/v1 from its .proto files
 	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src --grpc_python_out=src src/levada/v1/*.proto

@@ -195,7 +195,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if something is missing")
     parser.add_argument("--bench", action="store_true", help="also nats-server and redis-server, for bench/native.py")
+    parser.add_argument("--java", action="store_true", help="only a Java to run Spark with")
     options = parser.parse_args()
+    if options.java:
+        return 0 if java_version() >= JAVA_MIN or install([PACKAGES["javac"]]) else 1
     packages = missing_packages(options.bench)
     libraries = [directory for directory in (*JARS, *MODULES) if not is_complete(directory)]
     if options.check:
