@@ -105,6 +105,18 @@ class Runners:
         wait_until(lambda: not self.left_behind(), END_S, lambda: f"left behind: {self.left_behind()}")
         return code
 
+    def end_java(self) -> int:
+        """kill −9 of its JVM; its own exit code."""
+        assert self.process is not None
+        process, self.process = self.process, None
+        own = psutil.Process(process.pid)
+        self.family = [*own.children(recursive=True), own]
+        [java] = [one for one in own.children() if "java" in one.name()]
+        java.kill()
+        code = process.wait(END_S)
+        wait_until(lambda: not self.left_behind(), END_S, lambda: f"left behind: {self.left_behind()}")
+        return code
+
     def left_behind(self) -> list[psutil.Process]:
         return [one for one in self.family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from levada import __version__
-from levada.cli.beside import runner_beside
 from levada.cli.pairs import pairs
 from levada.cli.session import WrongUsage
 from levada.config import BrokerConfig, split_settings, topic_config
@@ -106,6 +105,7 @@ def up(
       levada up --spark --pipelines pipelines
     """
     began = time.perf_counter()
+    from levada.cli.beside import runner_beside
     from levada.cli.logs import configure
     from levada.cli.settings import load_all
 
