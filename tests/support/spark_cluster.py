@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import re
 import shutil
 import signal
@@ -113,8 +114,8 @@ class SparkCluster:
         return [pid for pid in everybody if _runs(pid, EXECUTOR)]
 
     def kill_executor(self) -> int:
-        """kill −9 of an executor; the cluster starts another. Gives its process id."""
-        pid = wait_until(self.executors, START_TIMEOUT_S, "an executor to kill")[0]
+        """kill −9 of any executor; the cluster starts another. Gives its process id."""
+        pid = random.choice(wait_until(self.executors, START_TIMEOUT_S, "an executor to kill"))
         os.kill(pid, signal.SIGKILL)
         return pid
 
