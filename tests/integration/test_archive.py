@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from levada.spark.archive.wanted import Archive
 from levada.spark.options.cluster import Cluster
 from levada.wire.apis import ApiKey
 from support.archives import EAGER, IMPATIENT, OLD_MS, NoSpark, cluster_of, fill, lag, make_archived, starts
-from support.levada import LevadaBroker
+from support.levada import COMMAND, LevadaBroker
 from support.wait import wait_until
 
 Make = Callable[..., Archive]
@@ -321,3 +322,29 @@ def test_an_archive_that_fails_is_tried_again_and_says_why(cluster: Cluster, mak
     finally:
         keeping.stop()
         pipelines.close()
+
+
+def test_a_topic_without_a_place_is_told_how_to_get_one(broker: LevadaBroker, cluster: Cluster) -> None:
+    with cluster.client() as client:
+        client.create_topic("plain", 1)
+    refused = levada("archive", "status", "plain", "--bootstrap", broker.bootstrap)
+    assert refused.returncode == 2
+    assert "topic plain has no levada.archive: `levada topic alter plain --config levada.archive=" in refused.stderr
+    refused = levada("archive", "status", "--to", "/lake", "--bootstrap", broker.bootstrap)
+    assert (refused.returncode, "--to is the place of one topic" in refused.stderr) == (2, True)
+
+
+def test_the_table_of_another_topic_is_an_error_that_says_so(
+    broker: LevadaBroker, cluster: Cluster, make: Make
+) -> None:
+    archive = make(1)
+    fill(cluster, archive.topic, 0, 10, 1)
+    archive_all(cluster, archive)
+    other = make(1)
+    refused = levada("archive", "status", other.topic, "--to", archive.place, "--bootstrap", broker.bootstrap)
+    assert refused.returncode == 1
+    assert f"holds the history of topic {archive.topic}" in refused.stderr
+
+
+def levada(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(COMMAND), *arguments], capture_output=True, text=True, timeout=100, check=False)
