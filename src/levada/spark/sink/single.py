@@ -1,7 +1,4 @@
-"""A batch with one record, uncompressed: made and opened without the readers and builders of `levada.records`, whose loading takes longer.
-
-The driver's part of a write runs in a process that Spark starts for each batch.
-"""
+"""A batch with one record, uncompressed. Its value may be large: it is copied once to be packed, and not at all to be looked at."""
 
 from __future__ import annotations
 
