@@ -17,7 +17,6 @@ from support.spark_pipelines import order, received, send, table
 from support.spark_topics import make_topic
 
 FILE = """
-from pyspark.sql import functions as F
 from levada.spark import lake, pipeline, topic
 
 @pipeline(
@@ -29,6 +28,15 @@ from levada.spark import lake, pipeline, topic
 def copies(orders):
     '''All of them.'''
     return orders
+
+@pipeline(source=topic("{source}"), sink=lake("others"), name="{sink}-others")
+def others(orders):
+    return orders
+"""
+
+BROKEN = """
+from pyspark.sql import functions as F
+from levada.spark import lake, pipeline, topic
 
 @F.udf("double")
 def broken(amount):
@@ -134,18 +142,20 @@ def test_a_pipeline_runs_until_it_is_interrupted_and_goes_on_where_it_was(
 
 @pytest.mark.timeout(600)
 def test_a_pipeline_that_fails_says_why_and_where(here: Here) -> None:
+    """Its file uses Spark while it is loaded, too."""
     send(here.bootstrap, here.source, orders(0, 5))
-    code, err = here.refused(str(here.file), f"{here.sink}-breaks", "--once", "--json")
+    file = here.write(BROKEN.format(source=here.source, sink=here.sink), "broken.py")
+    code, err = here.refused(str(file), "--once", "--json")
     said = json.loads(err)
     assert (code, said["error"]) == (1, "PipelineFailed")
     assert "ZeroDivisionError: float division by zero" in said["message"]
-    assert f"{here.file}, line 18" in said["message"]
+    assert f"{file}, line 7, in broken" in said["message"]
     assert "\tat " not in err
 
 
 def test_what_is_wrong_is_said_before_spark_is_started(here: Here) -> None:
     for arguments, code, said in (
-        ((str(here.file),), 2, f"declares {here.sink}-copies, {here.sink}-breaks: say which"),
+        ((str(here.file),), 2, f"declares {here.sink}-copies, {here.sink}-others: say which"),
         ((str(here.file), f"{here.sink}-copy"), 2, f"did you mean {here.sink}-copies?"),
         (("none.py",), 1, "none.py: there is no such file"),
         ((str(here.write("x = 1 +", "bad.py")),), 1, "bad.py, line 1: SyntaxError"),

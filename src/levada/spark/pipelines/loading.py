@@ -81,7 +81,11 @@ def _needs_session(error: Exception) -> bool:
     if getattr(error, "getCondition", str)() == _NO_SESSION:
         return True
     frames = traceback.extract_tb(error.__traceback__)
-    return isinstance(error, AssertionError) and bool(frames) and "pyspark" in Path(frames[-1].filename).parts
+    if not isinstance(error, AssertionError) or not frames or "pyspark" not in Path(frames[-1].filename).parts:
+        return False
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is None
 
 
 def _line(path: Path, trace: TracebackType | None) -> int | None:
