@@ -213,6 +213,49 @@ def test_a_topic_made_again_does_not_get_the_history_of_the_one_before(cluster: 
     assert starts(cluster, archive.topic) == [0]
 
 
+def test_a_topic_made_again_while_it_is_read_does_not_get_into_the_history_of_the_one_before(
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = make(1)
+    fill(cluster, archive.topic, 0, 100, 1)
+    with cluster.client() as client:
+        archiver = Archiver(NoSpark(), cluster, client, archive, EAGER.limits)  # type: ignore[arg-type]
+        run = archiver._run
+
+        def replaced(ranges: Any) -> Any:
+            with cluster.client() as other:
+                other.delete_topic(archive.topic)
+                other.create_topic(archive.topic, 1, configs={"levada.archive": archive.place})
+            fill(cluster, archive.topic, 500, 100, 1)
+            return run(ranges)
+
+        monkeypatch.setattr(archiver, "_run", replaced)
+        archiver.step(all_there_is=True)
+    assert archived(archive) == []
+    assert committed(cluster, archive) == {}
+
+
+def test_what_somebody_else_archived_before_it_was_deleted_is_not_lost(
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = make(1)
+    fill(cluster, archive.topic, 0, 100, 1)
+    with cluster.client() as client:
+        slow = Archiver(NoSpark(), cluster, client, archive, EAGER.limits)  # type: ignore[arg-type]
+        run = slow._run
+
+        def late(ranges: Any) -> Any:
+            archive_all(cluster, archive)
+            wait_until(lambda: starts(cluster, archive.topic) == [100], 30, "retention does not go on")
+            return run(ranges)
+
+        monkeypatch.setattr(slow, "_run", late)
+        slow.step(all_there_is=True)
+        [stand] = stands(client, [archive])
+    assert (stand.lost, slow.progress.lost) == ([], [])
+    assert archived(archive) == expected(100, 1)
+
+
 def test_records_that_somebody_deleted_before_they_were_archived_are_named(cluster: Cluster, make: Make) -> None:
     archive = make(1)
     fill(cluster, archive.topic, 0, 100, 1)

@@ -152,7 +152,7 @@ def compact(
     vacuum_hours: Annotated[
         int,
         typer.Option(
-            "--vacuum-hours", min=0, help="Remove files that nothing has named for so long; readers may need them."
+            "--vacuum-hours", min=1, help="Remove files that nothing has named for so long; readers may need them."
         ),
     ] = 168,
     master: Master = DEFAULT_MASTER,

@@ -45,8 +45,12 @@ def written(place: str, partition: int, first: int, count: int, typed: Typed = R
     return list(write_files(place, partition, [rows(first, count)], typed))
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> str:
+@pytest.fixture(params=["directory", "object store"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A directory; and one that is spoken to as an object store is."""
+    if request.param == "object store":
+        for module in ("place", "table"):
+            monkeypatch.setattr(f"levada.spark.archive.{module}.local_path", lambda place: None)
     return str(tmp_path / "lake" / "t")
 
 

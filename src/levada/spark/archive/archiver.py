@@ -109,21 +109,36 @@ class Archiver:
         done = self._run(ranges)
         files = [file for one in done for file in one.files]
         self._check_seen(files)
+        if not self._is_still_so(table, archived):
+            return
         self._lose(table, [*lost, *(part for one in done for part in one.lost)])
         ends = {one.partition: one.end for one in lost} | {one.range.partition: one.range.end for one in done}
         moved = {partition: (archived[partition], end) for partition, end in ends.items()}
         try:
             table.append(files, moved)
         except Overtaken as reason:
-            _log.warning(
-                "archived by somebody else meanwhile; this is dropped", topic=self.archive.topic, reason=str(reason)
-            )
+            self._drop(str(reason))
             return
         self._tell({partition: to for partition, (_, to) in moved.items()})
         for partition in moved:
             self._since.pop(partition, None)
         self._count(files, time.monotonic() - began)
         self.progress.lag -= sum(one.end - one.start for one in ranges)
+
+    def _is_still_so(self, table: ArchiveTable, archived: Mapping[int, int | None]) -> bool:
+        """What was read is of the topic the table is of, and what was missing has not been archived by somebody else before it went."""
+        topic = self.archive.topic
+        if str(self._client.topics([topic])[topic].topic_id) != table.whose.topic_id:
+            self._drop("the topic was deleted and made again")
+            return False
+        table.refresh()
+        if any(table.next_offset(one) != offset for one, offset in archived.items()):
+            self._drop("somebody else has archived meanwhile")
+            return False
+        return True
+
+    def _drop(self, why: str) -> None:
+        _log.warning("what was read is not archived", topic=self.archive.topic, reason=why)
 
     def _run(self, ranges: Sequence[Range]) -> list[Done]:
         if not ranges:
