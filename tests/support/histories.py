@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -13,7 +14,8 @@ from levada.routing import partition_for
 from levada.wire.answers import EARLIEST, LATEST, READ_COMMITTED, TopicPartition
 from levada.wire.blocking import BlockingClient
 
-FIRST_MS = 1_750_000_000_000
+#: An hour ago: nothing of it is too old to be kept.
+FIRST_MS = time.time_ns() // 1_000_000 - 3_600_000
 
 
 class Told(NamedTuple):

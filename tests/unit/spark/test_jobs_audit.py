@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levada.records.batch import Batch
 from levada.records.build import assemble
+from levada.records.read import Record
 from levada.spark.columns import decode
 from levada.spark.fetch import Fetched
-from levada.spark.jobs.audit.audit import with_holes
+from levada.spark.jobs.audit.audit import some, timeline
 from levada.spark.jobs.audit.figures import (
     ABORTED,
     BETWEEN,
@@ -37,7 +39,8 @@ from levada.spark.jobs.audit.findings import Finding, findings, verdict
 from levada.spark.jobs.audit.holes import Found, holes
 from levada.spark.jobs.audit.page import page
 from levada.spark.jobs.audit.plots import bars, columns, moment, short
-from support.batches import make_batch, make_marker, make_record
+from levada.spark.jobs.audit.tally import COLUMNS, Tally, Times
+from support.batches import make_batch, make_marker, make_record, record_lists
 
 
 def empty_batch(base_offset: int, count: int) -> Batch:
@@ -92,6 +95,7 @@ def test_only_the_offsets_of_the_piece_count() -> None:
     assert {kind: count for kind, count in found.counts.items() if count} == {WITHIN: 5, BETWEEN: 2}
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.booleans()), max_size=8), st.integers(0, 3))
 def test_what_is_missing_and_what_is_seen_are_all_there_is(parts: list[tuple[int, int, bool]], rest: int) -> None:
     batches, at = [], 0
@@ -131,7 +135,13 @@ def make_figures(**changes: object) -> Figures:
 
 
 def with_missing(figures: Figures, **counts: int) -> Figures:
-    return with_holes(figures, [Found(1, counts, [Hole(kind, 1, 5, 5 + count) for kind, count in counts.items()])])
+    """In partition 1, from offset 5 on."""
+    first, second = figures.partitions
+    return replace(
+        figures,
+        partitions=[first, second._replace(holes=dict.fromkeys(KINDS, 0) | counts)],
+        holes=[Hole(kind, 1, 5, 5 + count) for kind, count in counts.items()],
+    )
 
 
 def severities(figures: Figures, check: str) -> set[str]:
@@ -254,12 +264,91 @@ def test_a_page_of_an_empty_topic() -> None:
 def test_plots_stay_within_their_frame() -> None:
     drawn = columns([(0, 10), (60_000, 1), (6_000_000, 5)], 60_000)
     for x, width in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn):
-        assert float(x) >= 0 and float(x) + float(width) <= 720
+        assert float(x) >= 0 and float(x) + float(width) <= 1090
     assert bars([]) == columns([], 1) == ""
 
 
 def test_numbers_for_a_person() -> None:
     assert [short(one) for one in (0, 12, 1500, 2_000_000)] == ["0", "12", "1.5 k", "2 M"]
-    assert moment(0) == "1970-01-01 00:00"
+    assert moment(0) == "1970-01-01 00:00:00"
     assert moment(None) == "–"
     assert moment(2**62) == str(2**62)
+
+
+def record_batch(records: Sequence[Record]) -> pa.RecordBatch:
+    """As the decoder gives it."""
+    batch = make_batch(records=[one._replace(offset=at) for at, one in enumerate(records)])
+    piece = Fetched(memoryview(bytes(batch.view)), None, 0, len(records), 0)
+    (found,) = decode(piece, COLUMNS, topic="orders")
+    return found
+
+
+@settings(deadline=None)
+@given(record_lists())
+def test_what_is_counted(records: list[Record]) -> None:
+    tally = Tally()
+    for half in (records[: len(records) // 2], records[len(records) // 2 :]):
+        if half:
+            tally.add(record_batch(half))
+    assert tally.records == len(records) == sum(tally.sizes) == sum(tally.times.counts.values())
+    assert tally.bytes == sum(len(one.key or b"") + len(one.value or b"") for one in records)
+    assert tally.keyless == sum(not one.key for one in records)
+    assert tally.tombstones == sum(one.value is None for one in records)
+    assert tally.first_ms == min(one.timestamp_ms for one in records)
+    assert tally.last_ms == max(one.timestamp_ms for one in records)
+
+
+CHANGES: dict[str, Callable[[Record], Record]] = {
+    "key": lambda one: one._replace(key=b"other"),
+    "no key": lambda one: one._replace(key=None),
+    "empty key": lambda one: one._replace(key=b""),
+    "no value": lambda one: one._replace(value=None),
+    "empty value": lambda one: one._replace(value=b""),
+    "a longer value": lambda one: one._replace(value=(one.value or b"") + b"\0"),
+    "key and value, cut elsewhere": lambda one: one._replace(key=b"keyv", value=b"alue"),
+    "time": lambda one: one._replace(timestamp_ms=one.timestamp_ms + 1),
+    "a header": lambda one: one._replace(headers=(("name", b"value"),)),
+    "a header without a value": lambda one: one._replace(headers=(("name", None),)),
+    "another header": lambda one: one._replace(headers=(("name", b""),)),
+    "two headers": lambda one: one._replace(headers=(("name", b"value"), ("name", b"value"))),
+}
+
+
+def test_every_part_of_a_record_is_in_the_checksum() -> None:
+    def checksum(*records: Record) -> int:
+        tally = Tally()
+        tally.add(record_batch(records))
+        return tally.checksum
+
+    one = make_record(key=b"key", value=b"value")
+    found = {name: checksum(change(one)) for name, change in CHANGES.items()} | {"none": checksum(one)}
+    assert len(set(found.values())) == len(found)
+    other = CHANGES["key"](one)
+    assert checksum(one, other) != checksum(other, one), "where they lie counts"
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 2**41), min_size=1, max_size=20), min_size=1, max_size=4))
+def test_slots_of_time_lose_nothing_however_they_are_put_together(parts: list[list[int]]) -> None:
+    whole = Times()
+    for part in parts:
+        times = Times()
+        for time_ms in part:
+            times.add({time_ms // times.slot_ms * times.slot_ms: 1}, times.slot_ms)
+        whole.add(times.counts, times.slot_ms)
+    slot_ms, slots = timeline(whole.counts, whole.slot_ms)
+    assert sum(slot.records for slot in slots) == sum(map(len, parts))
+    assert len(slots) <= 121
+    assert all(slot.start_ms % slot_ms == 0 for slot in slots)
+
+
+def test_slots_grow_when_there_are_too_many() -> None:
+    times = Times()
+    times.add({second * 1000: 1 for second in range(6000)}, 1000)
+    assert times.slot_ms == 60_000
+    assert times.counts == dict.fromkeys(range(0, 6_000_000, 60_000), 60)
+
+
+def test_the_first_few_holes_of_each_kind_are_told() -> None:
+    found = [Hole(MARKERS, 0, at, at + 1) for at in range(20, 0, -1)] + [Hole(BETWEEN, 1, 3, 9)]
+    assert some(found) == [Hole(MARKERS, 0, at, at + 1) for at in range(1, 6)] + [Hole(BETWEEN, 1, 3, 9)]

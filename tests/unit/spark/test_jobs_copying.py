@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levada.spark.jobs.copying import Copied, Copying, Cut, Pass, Seen, evenly, standing
@@ -65,6 +65,7 @@ class World:
 EXTENTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12)), min_size=1, max_size=4)
 
 
+@settings(deadline=None)
 @given(EXTENTS, st.lists(st.tuples(st.integers(1, 30), st.integers(1, 9), st.integers(0, 6)), max_size=6))
 def test_killed_anywhere_and_run_again_it_ends_exact(
     extents: list[tuple[int, int]], runs: list[tuple[int, int, int]]
@@ -131,6 +132,7 @@ def test_a_batch_takes_of_each_partition_in_proportion() -> None:
     assert len(cuts) == 5
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=30), st.integers(1, 500))
 def test_a_rate_is_kept_over_any_stretch_of_time(batches: list[int], rate: int) -> None:
     now, sent = 0.0, [(0.0, 0)]

@@ -53,9 +53,18 @@ def schema(columns: Sequence[str]) -> str:
 
 
 def history(
-    spark: SparkSession, connection: Connection, topic: str, ranges: Ranges, columns: Sequence[str] = RECORD
+    spark: SparkSession,
+    connection: Connection,
+    topic: str,
+    ranges: Ranges,
+    columns: Sequence[str] = RECORD,
+    *,
+    whole: bool = True,
 ) -> DataFrame:
-    """The committed records of these ranges, in order within each partition, from the log and the archive."""
+    """The committed records of these ranges, in order within each partition, from the log and the archive.
+
+    What retention deletes meanwhile is an error, or with `whole=False` passed over.
+    """
     held = {str(p): bounds for p, bounds in sorted(ranges.items()) if bounds[0] < bounds[1]}
     if not held:
         return spark.createDataFrame([], schema(columns))
@@ -65,6 +74,7 @@ def history(
         startingOffsets=json.dumps({topic: {p: start for p, (start, _) in held.items()}}),
         endingOffsets=json.dumps({topic: {p: end for p, (_, end) in held.items()}}),
         columns=",".join(columns),
+        failOnDataLoss=str(whole).lower(),
         minPartitions=str(spark.sparkContext.defaultParallelism),
     ).load()
 

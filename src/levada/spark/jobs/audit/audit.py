@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from levada.spark.fetch import Range
-from levada.spark.jobs.audit.figures import KINDS, Figures
+from levada.spark.history import History as Kept
+from levada.spark.history import history_of
+from levada.spark.jobs.audit.figures import KINDS, Duplicates, Figures, Hole, Keys, Partition, Slot
+from levada.spark.jobs.audit.tally import Tally
 from levada.spark.jobs.extent import History, Offsets, Where, between, size
-from levada.spark.jobs.frames import RECORD, Connection, history
+from levada.spark.jobs.frames import PLACE, Connection, history
 from levada.spark.jobs.running import Teller
 from levada.spark.jobs.topics import Topic, need
 from levada.spark.split import split
@@ -17,12 +21,21 @@ from levada.spark.split import split
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from levada.spark.jobs.audit.holes import Found
+    from levada.spark.jobs.audit.scan import Part, Seen
     from levada.spark.jobs.first import Identity
     from levada.wire.blocking import BlockingClient
 
 #: Of each kind of hole, so many are told.
 _HOLES: Final = 5
+#: A timeline has at most so many slots, each one of these long.
+_SLOTS: Final = 120
+_SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
+_STEPS: Final = (
+    *(count * _SECOND_MS for count in (1, 2, 5, 10, 15, 30)),
+    *(count * _MINUTE_MS for count in (1, 2, 5, 10, 15, 30)),
+    *(count * _HOUR_MS for count in (1, 2, 6, 12)),
+    *(count * _DAY_MS for count in (1, 2, 7, 30)),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +52,7 @@ class Ready(NamedTuple):
     """An audit that can begin."""
 
     source: Topic
+    kept: Kept
     by: Identity
     #: How near in time repeats must lie to have been seen by the topic's dedup; None where it has none of this kind.
     window_ms: int | None
@@ -58,70 +72,107 @@ def prepare(client: BlockingClient, wanted: Audit) -> Ready:
     found = History(client, source.name, source.partitions)
     starts, ends = found.resolve(wanted.start, "--from"), found.resolve(wanted.end, "--to")
     ends = {p: max(starts[p], ends[p]) for p in starts}
-    return Ready(source, identity(said), window_ms, starts, found.log_starts, ends)
+    kept = history_of(client, [source.name])
+    return Ready(source, kept, identity(said), window_ms, starts, found.log_starts, ends)
 
 
 def audit(spark: SparkSession, connection: Connection, ready: Ready, teller: Teller) -> Figures:
-    """Measure everything."""
-    from levada.spark.jobs.audit import measures
+    """Measure everything. What retention deletes meanwhile is passed over."""
+    from levada.spark.jobs.audit.duplicates import duplicates
+    from levada.spark.jobs.audit.keys import keys
+    from levada.spark.jobs.audit.scan import Scan
     from levada.spark.jobs.first import needed
 
     began = time.monotonic()
     source, ranges = ready.source, between(ready.starts, ready.ends)
-    offsets = size(ranges)
-    teller.doing("records, sizes, checksums", offsets)
-    minutes = measures.by_minute(history(spark, connection, source.name, ranges, RECORD), ready.log_starts).cache()
-    try:
-        partitions = measures.partitions(minutes, ready.starts, ready.log_starts, ready.ends)
-        slot_ms, timeline = measures.timeline(minutes)
-    finally:
-        minutes.unpersist()
-    teller.doing("gaps", offsets)
-    holes = _holes(spark, connection, ready)
-    teller.doing("keys and where they lie", offsets)
-    placed = history(spark, connection, source.name, ranges, ("key", "partition"))
-    keys = measures.keys(placed, source.router, source.partitions)
-    teller.doing(f"repeats by {ready.by.what}", offsets)
-    told = history(spark, connection, source.name, ranges, needed(ready.by, ("partition", "offset", "timestamp")))
-    duplicates = measures.duplicates(told, ready.by, ready.window_ms)
-    figures = Figures(
+    teller.doing("records, gaps, keys", size(ranges))
+    scan = Scan(spark, connection.cluster, ready.kept, parts(ready, spark.sparkContext.defaultParallelism))
+    placed = keys(scan.keys(), source.router, source.partitions)
+    teller.doing(f"repeats by {ready.by.what}", size(ranges))
+    told = history(spark, connection, source.name, ranges, needed(ready.by, PLACE), whole=False)
+    repeated = duplicates(told, ready.by, ready.window_ms)
+    return figures(ready, connection.cluster.bootstrap, scan.seen, placed, repeated, time.monotonic() - began)
+
+
+def parts(ready: Ready, tasks: int) -> list[Part]:
+    """What each task reads: below the start of the log from the archive, else from the log."""
+    from levada.spark.jobs.audit.scan import Part
+
+    found = []
+    for archived in (True, False):
+        ranges = []
+        for p, (start, end) in between(ready.starts, ready.ends).items():
+            edge = min(max(ready.log_starts[p], start), end)
+            low, high = (start, edge) if archived else (edge, end)
+            if low < high:
+                ranges.append(Range(ready.source.name, p, low, high))
+        found += [Part(one, archived) for one in split(ranges, parts_min=tasks)]
+    return found
+
+
+def figures(
+    ready: Ready, bootstrap: str, seen: Sequence[Seen], keys: Keys, repeated: Duplicates, seconds: float
+) -> Figures:
+    """All that was found, put together."""
+    source = ready.source
+    whole = Tally()
+    for one in seen:
+        whole.merge(one.tally)
+    slot_ms, slots = timeline(whole.times.counts, whole.times.slot_ms)
+    return Figures(
         topic=source.name,
-        bootstrap=connection.cluster.bootstrap,
+        bootstrap=bootstrap,
         at_ms=round(time.time() * 1000),
         router=source.router,
         keyless=source.keyless,
         cleanup=source.setting("cleanup.policy"),
         dedup=source.setting("levada.dedup"),
-        partitions=partitions,
-        holes=[],
+        partitions=[_partition(ready, p, [one for one in seen if one.partition == p]) for p in sorted(ready.ends)],
+        holes=some([hole for one in seen for hole in one.examples]),
         keys=keys,
-        duplicates=duplicates,
+        duplicates=repeated,
         slot_ms=slot_ms,
-        timeline=timeline,
-        seconds=time.monotonic() - began,
+        timeline=slots,
+        seconds=seconds,
     )
-    return with_holes(figures, holes)
 
 
-def _holes(spark: SparkSession, connection: Connection, ready: Ready) -> list[Found]:
-    from levada.spark.jobs.audit.holes import scan
+def _partition(ready: Ready, p: int, seen: Sequence[Seen]) -> Partition:
+    tally = Tally()
+    for one in seen:
+        tally.merge(one.tally)
+    return Partition(
+        p,
+        ready.starts[p],
+        ready.log_starts[p],
+        ready.ends[p],
+        tally.records,
+        sum(one.tally.records for one in seen if one.archived),
+        tally.bytes,
+        tally.keyless,
+        tally.tombstones,
+        tally.first_ms,
+        tally.last_ms,
+        tally.checksum,
+        tuple(tally.sizes),
+        {kind: sum(one.holes[kind] for one in seen) for kind in KINDS},
+    )
 
-    ranges = [
-        Range(ready.source.name, p, max(start, ready.log_starts[p]), end)
-        for p, (start, end) in between(ready.starts, ready.ends).items()
-        if max(start, ready.log_starts[p]) < end
-    ]
-    parts = split(ranges, parts_min=spark.sparkContext.defaultParallelism)
-    return scan(spark, connection.cluster, parts)
+
+def timeline(counts: Mapping[int, int], slot_ms: int) -> tuple[int, list[Slot]]:
+    """(how long a slot is, the slots with records, in order): few enough to be drawn."""
+    if not counts:
+        return slot_ms, []
+    covered = max(counts) - min(counts) + slot_ms
+    step = next((one for one in _STEPS if one >= slot_ms and covered // one < _SLOTS), -(-covered // _SLOTS))
+    slots: dict[int, int] = {}
+    for begin, count in counts.items():
+        at = begin // step * step
+        slots[at] = slots.get(at, 0) + count
+    return step, [Slot(at, slots[at]) for at in sorted(slots)]
 
 
-def with_holes(figures: Figures, found: list[Found]) -> Figures:
-    """The figures with what the batches tell of each partition."""
-    by_partition = {one.partition: dict.fromkeys(KINDS, 0) for one in figures.partitions}
-    for one in found:
-        for kind, count in one.counts.items():
-            by_partition[one.partition][kind] += count
-    examples = sorted((hole for one in found for hole in one.examples), key=lambda hole: hole[1:])
-    kept = [hole for kind in KINDS for hole in [one for one in examples if one.kind == kind][:_HOLES]]
-    partitions = [one._replace(holes=by_partition[one.partition]) for one in figures.partitions]
-    return replace(figures, partitions=partitions, holes=kept)
+def some(found: Sequence[Hole]) -> list[Hole]:
+    """The first few of each kind."""
+    ordered = sorted(found, key=lambda hole: hole[1:])
+    return [hole for kind in KINDS for hole in [one for one in ordered if one.kind == kind][:_HOLES]]

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final, NamedTuple
 
-WIDTH: Final = 720
-_LABEL: Final = 118
-_FIGURE: Final = 132
+#: As wide as they are shown, about, so that text is as large as it says.
+WIDTH: Final = 520
+WIDE: Final = 1090
+_LABEL: Final = 110
+_FIGURE: Final = 126
 _ROW: Final = 26
 _BAR: Final = 16
 
@@ -51,7 +53,7 @@ def bars(rows: Sequence[Bar], *, mark: float | None = None) -> str:
     if mark:
         x = _LABEL + mark / most * room
         drawn.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height}"/>')
-    return _svg(height, drawn)
+    return _svg(WIDTH, height, drawn)
 
 
 def columns(slots: Sequence[tuple[int, int]], slot_ms: int) -> str:
@@ -61,11 +63,11 @@ def columns(slots: Sequence[tuple[int, int]], slot_ms: int) -> str:
     top, height, foot, left = 10, 150, 24, 58
     first, last = slots[0][0], slots[-1][0] + slot_ms
     most = max(records for _, records in slots)
-    room = WIDTH - left - 8
+    room = WIDE - left - 8
     drawn = []
     for share in (0.0, 0.5, 1.0):
         y = top + height * (1 - share)
-        drawn.append(f'<line class="grid" x1="{left}" x2="{WIDTH - 8}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        drawn.append(f'<line class="grid" x1="{left}" x2="{WIDE - 8}" y1="{y:.1f}" y2="{y:.1f}"/>')
         drawn.append(_text(left - 8, y, short(most * share), "end", "label"))
     for start, records in slots:
         x = left + (start - first) / (last - first) * room
@@ -78,16 +80,16 @@ def columns(slots: Sequence[tuple[int, int]], slot_ms: int) -> str:
         )
     bottom = top + height + foot - 9
     drawn.append(_text(left, bottom, moment(first), "start", "label"))
-    drawn.append(_text(WIDTH - 8, bottom, moment(last), "end", "label"))
-    return _svg(top + height + foot, drawn)
+    drawn.append(_text(WIDE - 8, bottom, moment(last), "end", "label"))
+    return _svg(WIDE, top + height + foot, drawn)
 
 
 def _text(x: float, y: float, text: str, anchor: str, kind: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _svg(height: float, drawn: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img">{"".join(drawn)}</svg>'
+def _svg(width: float, height: float, drawn: Sequence[str]) -> str:
+    return f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img">{"".join(drawn)}</svg>'
 
 
 def short(number: float) -> str:
@@ -108,10 +110,10 @@ def size(number: float) -> str:
 
 
 def moment(time_ms: int | None) -> str:
-    """ "2026-01-31 12:00" """
+    """ "2026-01-31 12:00:00" """
     if time_ms is None:
         return "–"
     try:
-        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M}"
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
     except (OverflowError, ValueError, OSError):  # a producer may have stamped it with anything
         return str(time_ms)

@@ -1,0 +1,55 @@
+"""Records that have an earlier one of the same identity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as f
+
+from levada.spark.jobs.audit.figures import Copies, Duplicates
+from levada.spark.jobs.first import Identity
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: So many identities are told, those with the most records.
+_EXAMPLES: Final = 10
+
+
+def duplicates(records: DataFrame, by: Identity, window_ms: int | None) -> Duplicates:
+    """Counted by 128 bits of what tells them. Of `window_ms`, see `Duplicates`."""
+    told = by.column()
+    hashed = records.where(told.isNotNull()).select(
+        f.xxhash64(told).alias("one"),
+        f.xxhash64(f.lit(1), told).alias("other"),
+        "partition",
+        "offset",
+        f.unix_millis("timestamp").alias("time"),
+    )
+    # Only what is needed goes from task to task: most often each record is alone.
+    spread = f.max("time") - f.min("time") if window_ms is not None else f.lit(0)
+    counted = hashed.groupBy("one", "other").agg(f.count("*").alias("records"), spread.alias("spread"))
+    several = f.col("records") > 1
+    near = several & (f.col("spread") <= (window_ms or 0)) & f.lit(window_ms is not None)
+    row = counted.agg(
+        f.sum("records"),
+        f.count_if(several),
+        f.sum(f.when(several, f.col("records") - 1)),
+        f.sum(f.when(near, f.col("records") - 1)),
+    ).collect()[0]
+    told_records, identities, repeats, within = (int(one or 0) for one in row)
+    found = Duplicates(by.what, told_records, identities, repeats, within)
+    return found._replace(examples=_examples(hashed, counted)) if found.identities else found
+
+
+def _examples(hashed: DataFrame, counted: DataFrame) -> list[Copies]:
+    most = counted.where(f.col("records") > 1).orderBy(f.desc("records"), "one").limit(_EXAMPLES).select("one", "other")
+    place = f.struct("partition", "offset")
+    rows = (
+        hashed.join(f.broadcast(most), ["one", "other"])
+        .groupBy("one", "other")
+        .agg(f.count("*").alias("records"), f.min(place).alias("first"), f.max(place).alias("last"))
+        .orderBy(f.desc("records"), "one")
+        .collect()
+    )
+    return [Copies(row["records"], tuple(row["first"]), tuple(row["last"])) for row in rows]
