@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,6 +119,43 @@ def test_scenario_17_memory_stays_bounded(broker: LevadaBroker, client: Stubs, s
     assert answers == {"stored": BYTES_MAX // len(batch), "Overloaded": SENT - BYTES_MAX // len(batch)}
     assert client.stored("slow") == {0: answers["stored"] + 1}
     assert most - before < 400 * MiB, f"{(most - before) // MiB} MiB"
+
+
+def test_scenario_17_many_streams_of_large_requests_do_not_fill_the_memory(
+    broker: LevadaBroker, client: Stubs, stuck: Path
+) -> None:
+    """24 of 16 MiB, none of which gets done: the broker takes in as many as it has room for, and of the others one part each."""
+    process = psutil.Process(broker.pid)
+    streams, value = 24, bytes(16 * MiB)
+    client.create("slow", streams, max_message_bytes=str(32 * MiB))
+    whole = pb.PublishRequest(topic="slow", records=[record(value)]).SerializeToString()
+    sizes = [len(whole), *[0] * (len(whole) // MiB)]
+    parts = [
+        pb.PublishRequest(part=pb.Part(size=size, data=whole[place * MiB : (place + 1) * MiB]))
+        for place, size in enumerate(sizes)
+    ]
+    client.publish("slow", record(b"first"))
+    before = most = process.memory_info().rss
+
+    def grown() -> int:
+        nonlocal most
+        most = max(most, process.memory_info().rss)
+        return most - before
+
+    stuck.touch()
+    calls = [client.stream.PublishStream(iter(parts)) for _ in range(streams)]
+    wait_until(lambda: grown() > 128 * MiB, WAIT_S, "as much as there is room for")
+    until = time.monotonic() + 2
+    while time.monotonic() < until:
+        grown()
+        time.sleep(0.03)
+    stuck.unlink()
+    for call in calls:
+        [answer] = call
+        assert not answer.HasField("error")
+        grown()
+    assert sum(client.stored("slow").values()) == streams + 1
+    assert grown() < 600 * MiB, f"{grown() // MiB} MiB"
 
 
 def test_scenario_18_a_record_larger_than_the_limit(client: Stubs) -> None:

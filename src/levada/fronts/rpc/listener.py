@@ -9,6 +9,7 @@ from typing import Any, Final
 import grpc.aio
 
 from levada.broker.native import Native
+from levada.config import KiB
 from levada.errors import CannotListen
 from levada.fronts.rpc.call import MESSAGE_BYTES_MAX, Calls
 from levada.fronts.rpc.services import generic_handlers, service_names
@@ -21,6 +22,9 @@ _CLOSE_S: Final = 0.1
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", -1),
+    # What gRPC takes in of a stream that nobody reads from: without a limit it is by what the connection could carry, some MiB each.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 256 * KiB),
     # One port, one broker: a second one is refused instead of getting half of the connections.
     ("grpc.so_reuseport", 0),
     # A peer that is gone without a word is noticed within 80 s; clients may ask as often as every 10 s.
