@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -386,23 +386,27 @@ async def test_nothing_there_is_unreachable_at_once(kind):
 async def test_a_stream_outlives_the_broker_it_goes_to(kind, make, tmp_path):
     """kill −9 and a start on the same data, while batches with sequences are under way: each is there once, in order."""
     with make(tmp_path) as broker:
-        client = make_client(kind, broker.bootstrap, timeout_ms=60_000)
+        # A JVM on a busy machine takes its time, and then a while to know its topics again.
+        client = make_client(kind, broker.bootstrap, timeout_ms=300_000, settle_ms=300_000)
         await client.connect()
         topic = next(names)
         await client.create_topic(topic, 1)
         await settled(client, topic)
         producer = await client.init_producer_id()
+        started = list[Future[object]]()
 
         def batches() -> Iterator[tuple[tuple[str, int], memoryview]]:
             for number in range(60):
                 if number == 30:
                     broker.kill()
-                    threading.Thread(target=broker.start).start()
+                    started.append(pool.submit(broker.start))
                 yield (
                     (topic, 0),
                     batch(b"%d" % number, producer_id=producer.producer_id, producer_epoch=0, sequence=number),
                 )
 
-        await client.produce_stream(batches())
+        with ThreadPoolExecutor(1) as pool:
+            await client.produce_stream(batches())
+        started[0].result()
         assert await values(client, (topic, 0)) == [b"%d" % number for number in range(60)]
         await client.close()

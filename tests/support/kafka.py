@@ -17,7 +17,7 @@ from pathlib import Path
 
 from support.jars import jars
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 240.0
 
 PROPERTIES = {
     "process.roles": "broker,controller",
