@@ -14,10 +14,11 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from levada.broker.dedup.array import Entries
 from levada.broker.dedup.hashing import DELTA
 from levada.broker.dedup.places import Place, Places
 from levada.broker.dedup.screening import First, Keys, Screening
-from levada.broker.dedup.table import Entries, Table, mark, place_of
+from levada.broker.dedup.table import Table, mark, place_of
 from levada.errors import CorruptBatch, InvalidRecord
 from levada.records.batch import Batch
 from levada.records.compression import UNPACKED_BYTES_MAX

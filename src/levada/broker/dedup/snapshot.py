@@ -19,9 +19,10 @@ from uuid import UUID
 import numpy as np
 from crc32c import crc32c
 
+from levada.broker.dedup.array import Entries
 from levada.broker.dedup.memory import Memory
 from levada.broker.dedup.places import Place
-from levada.broker.dedup.table import FILLED_MAX, Entries, Table, place_of, time_of
+from levada.broker.dedup.table import FILLED_MAX, Table, place_of, time_of
 from levada.engine.port import At
 from levada.errors import DamagedIndex
 

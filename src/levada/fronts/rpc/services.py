@@ -77,7 +77,7 @@ def generic_handlers(native: Native, calls: Calls) -> list[grpc.GenericRpcHandle
 def _method(method: Any, handler: Handler, native: Native, calls: Calls) -> grpc.RpcMethodHandler[Any, Any]:
     """Requests are given as bytes: what is no message is refused like everything else."""
     reads_itself = method.client_streaming or handler is publish.publish
-    parse = GetMessageClass(method.input_type).FromString
+    parse: Callable[[Any], Any] = GetMessageClass(method.input_type).FromString
     serialize: Any = GetMessageClass(method.output_type).SerializeToString
 
     async def serve(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
