@@ -51,7 +51,8 @@ class Progresses:
     """Adds up what Spark says of each micro-batch, which it may say several times, and of idle ones without rows."""
 
     def __init__(self) -> None:
-        self._batch = -1
+        #: The last one that was added.
+        self.batch = -1
         self._rows_total = 0
         self._late_total = 0
         self._last: Mapping[str, Any] = {}
@@ -63,13 +64,13 @@ class Progresses:
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
         """Reports in their order; those that were added already are passed over."""
         for report in reports:
-            if report["batchId"] <= self._batch:
+            if report["batchId"] <= self.batch:
                 continue
-            self._batch = report["batchId"]
+            self.batch = report["batchId"]
             self._latest = report
             self._rows_total += report["numInputRows"]
-            self._late_total += sum(one.get("numRowsDroppedByWatermark", 0) for one in report["stateOperators"])
-            self._look_at(report["sources"])
+            self._late_total += sum(one.get("numRowsDroppedByWatermark", 0) for one in report.get("stateOperators", ()))
+            self._look_at(report.get("sources", ()))
             if report["numInputRows"] or not self._last:
                 self._last = report
 
@@ -82,12 +83,12 @@ class Progresses:
     def progress(self, *, lag: int | None = None) -> Progress:
         if not self._latest:
             return Progress(lag=lag)
-        state = self._latest["stateOperators"]
+        state = self._latest.get("stateOperators", ())
         return Progress(
-            batch=self._batch,
+            batch=self.batch,
             rows=self._last["numInputRows"],
             rows_s=self._last.get("processedRowsPerSecond") or 0.0,
-            batch_ms=self._last["durationMs"].get("triggerExecution", 0),
+            batch_ms=self._last.get("durationMs", {}).get("triggerExecution", 0),
             rows_total=self._rows_total,
             lag=lag,
             state_rows=sum(one["numRowsTotal"] for one in state),

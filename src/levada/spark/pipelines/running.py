@@ -7,6 +7,7 @@ running.stop()
 
 from __future__ import annotations
 
+import json
 import time
 import traceback
 from typing import TYPE_CHECKING, Any, Final
@@ -100,9 +101,23 @@ class Running:
 
     def progress(self) -> Progress:
         """How it is doing now; where the broker does not answer, without lag."""
-        self._progresses.add(dict(report) for report in self.query.recentProgress)
+        self._progresses.add(self._reports())
         at = self._progresses.positions
         return self._progresses.progress(lag=self._lag.of(at) if at else None)
+
+    def _reports(self) -> list[dict[str, Any]]:
+        """What Spark says of the last micro-batch; where one was missed, of all that it remembers.
+
+        As JSON: pyspark would ask Java for every field of every report on its own, some thousand questions at a time.
+        """
+        jvm: Any = self.query._jsq
+        last = jvm.lastProgress()
+        if last is None:
+            return []
+        report = json.loads(last.json())
+        if report["batchId"] <= self._progresses.batch + 1:
+            return [report]
+        return [json.loads(one.json()) for one in jvm.recentProgress()]
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End after the micro-batch it is in; after this time at once, which loses nothing either: the batch is begun anew."""
