@@ -28,6 +28,7 @@ _PIPELINES: Final = Path("pipelines")
 #: How long pipelines may finish their batches in. What is ended in the middle of one is begun anew by the next start.
 GRACE_S: Final = 15.0
 _LONGEST_S: Final = 60.0
+_STDERR: Final = 2
 
 _log = structlog.get_logger("levada.runner")
 
@@ -80,9 +81,10 @@ class RunnerBeside:
         failures = 0
         while True:
             began = time.monotonic()
-            # A session of its own: Ctrl-C is for the broker, which ends the runner in its turn. Its stdin ends with the broker.
+            # A session of its own: Ctrl-C is for the broker, which ends the runner in its turn. Its stdin ends with the broker, and
+            # what it says goes where the broker's log does.
             self._process = process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=asyncio.subprocess.PIPE, start_new_session=True
+                *self._command, stdin=asyncio.subprocess.PIPE, stdout=_STDERR, start_new_session=True
             )
             code = await process.wait()
             failures = 1 if time.monotonic() - began >= _LONGEST_S else failures + 1
