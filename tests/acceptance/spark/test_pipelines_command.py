@@ -161,7 +161,7 @@ def test_what_is_wrong_is_said_before_spark_is_started(here: Here) -> None:
         ((str(here.write("x = 1 +", "bad.py")),), 1, "bad.py, line 1: SyntaxError"),
         ((str(here.write("import nothing_here", "worse.py")),), 1, "worse.py, line 1: ModuleNotFoundError"),
         ((str(here.file), f"{here.sink}-copies", "--bootstrap", "127.0.0.1:1"), 3, "`levada up` starts a broker"),
-        ((str(here.file), f"{here.sink}-copies", "--bootstrap", "nowhere"), 2, "--bootstrap 'nowhere'"),
+        ((str(here.file), f"{here.sink}-copies", "--bootstrap", "127.0.0.1:none"), 2, "--bootstrap '127.0.0.1:none'"),
         (
             (str(here.write(FILE.format(source="spark-none", sink=here.sink))), f"{here.sink}-copies"),
             4,
