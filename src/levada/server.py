@@ -21,21 +21,19 @@ from levada.broker.publishing import Gate, Publisher, Spread
 from levada.broker.stats import Statistician
 from levada.broker.streams import KafkaView, Positions, StreamGroups, TopicWatch
 from levada.broker.topics import Topics
-from levada.config import BrokerConfig, MiB
+from levada.config import BrokerConfig
 from levada.engine.embedded.engine import EmbeddedEngine
 from levada.fronts.http import HttpFront, Sources
 from levada.fronts.kafka.call import Node
 from levada.fronts.kafka.group_timer import GroupTimer
 from levada.fronts.kafka.listener import Listener
+from levada.wire.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from levada.fronts.rpc.listener import Listener as RpcListener
 
 #: How long requests in flight may take to be answered when the broker is told to stop.
 GRACE_S: Final = 5.0
-#: From glibc's malloc.h.
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
 
 
 class Server:
@@ -259,7 +257,7 @@ def run(config: BrokerConfig, on_ready: Callable[[Server], None], beside: Beside
     """Run a broker until SIGTERM or SIGINT, which close it cleanly."""
     import uvloop
 
-    _keep_freed_memory()
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, on_ready, beside or (lambda _: nullcontext())))
 
@@ -277,17 +275,3 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[Server], None], besid
             await told.wait()
     finally:
         await server.stop()
-
-
-def _keep_freed_memory() -> None:
-    """Have the C library use freed memory again instead of handing it back to the kernel.
-
-    Answers are a few MiB each. By default each would be mapped, faulted in page by page and unmapped again, which costs
-    as much as sending it; measured, a consumer costs half as much CPU without that. Up to 64 MiB stay with the process.
-    """
-    import ctypes
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it, others do not
-    if mallopt is not None:
-        mallopt(_M_TRIM_THRESHOLD, 64 * MiB)
-        mallopt(_M_MMAP_THRESHOLD, 32 * MiB)

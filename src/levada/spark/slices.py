@@ -16,6 +16,7 @@ from levada.spark.history import History, NoHistory
 from levada.spark.losses import Lost, below, tell
 from levada.spark.notes import leave
 from levada.wire.answers import TopicPartition
+from levada.wire.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     import pyarrow
@@ -40,6 +41,7 @@ class Slice(InputPartition):
 
 def rows_of(part: Slice, options: SourceOptions) -> Iterator[pyarrow.RecordBatch]:
     """The rows of this slice in the schema of the options. DataLost, BadRecord, CorruptBatch, ClientError."""
+    keep_freed_memory()
     with closing(options.cluster.client()) as client:  # connects only if there is something to say
         letters = DeadLetters(client, part.at, options.group)
         for batch in _Reading(part, options, client).records():

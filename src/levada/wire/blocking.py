@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, Unpack
 
@@ -190,27 +190,30 @@ class _Connection:
         while correlation_id not in self._answers:
             if self.lost:
                 raise ConnectionLost(f"the connection to {self.place} was {self.lost}")
-            data = self._read(deadline - time.monotonic(), timeout_ms)
             try:
-                self._answers.update(self._channel.feed(data))
+                self._answers.update(self._received(deadline - time.monotonic(), timeout_ms))
             except MalformedFrame as error:
                 raise self.close(f"given up, it does not speak Kafka's protocol: {error}") from error
         return self._answers.pop(correlation_id)
 
-    def _read(self, timeout_s: float, timeout_ms: int) -> bytes:
+    def _received(self, timeout_s: float, timeout_ms: int) -> Iterator[tuple[int, memoryview]]:
+        """The answers that are whole after the next read: (correlation id, body)."""
+        room = self._channel.room()
         try:
-            # What has come is read even when time is up: who asked may have been busy elsewhere.
-            self._socket.settimeout(max(timeout_s, _LAST_LOOK_S))
-            data = self._socket.recv(_READ_BYTES)
+            if timeout_s <= 0:
+                raise TimeoutError
+            self._socket.settimeout(timeout_s)
+            data = self._socket.recv(_READ_BYTES) if room is None else b""
+            count = len(data) if room is None else self._socket.recv_into(room)
         except TimeoutError:
             # Answers come in order, so nothing behind this one can be trusted to come either.
             self.close(f"given up: no answer within {timeout_ms} ms")
             raise TimedOut(f"{self.place} did not answer within {timeout_ms} ms") from None
         except OSError as error:
             raise self.close(f"lost: {error}") from error
-        if not data:
+        if not count:
             raise self.close("lost: the broker closed it")
-        return data
+        return self._channel.feed(data) if room is None else self._channel.filled(count)
 
     def _write(self, parts: Sequence[Buffer], timeout_ms: int) -> None:
         try:

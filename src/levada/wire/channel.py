@@ -65,7 +65,18 @@ class Channel:
 
     def feed(self, data: Buffer) -> Iterator[tuple[int, memoryview]]:
         """The answers that are whole now: (correlation id, body)."""
-        for answer in self._framer.feed(data):
+        return self._answers(self._framer.feed(data))
+
+    def room(self) -> memoryview | None:
+        """Where the rest of a large answer may be received instead of being fed; see Framer."""
+        return self._framer.room()
+
+    def filled(self, count: int) -> Iterator[tuple[int, memoryview]]:
+        """So many bytes were put into the room: the answer, if it is whole now."""
+        return self._answers(self._framer.filled(count))
+
+    def _answers(self, frames: Iterator[memoryview]) -> Iterator[tuple[int, memoryview]]:
+        for answer in frames:
             if not self._asked:
                 raise MalformedFrame("the broker answered what nobody asked")
             expected, api_key, version = self._asked.popleft()

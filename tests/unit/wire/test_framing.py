@@ -1,7 +1,7 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levada.errors import MalformedFrame
@@ -30,6 +30,42 @@ def test_a_frame_may_be_kept_while_more_arrive(bodies):
         kept += framer.feed(data[:3])
         kept += framer.feed(data[3:])
     assert kept == bodies
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from([0, 5, 64 << 10, 200_000]), max_size=5), st.randoms(use_true_random=False))
+def test_large_frames_may_be_received_in_place(sizes, random):
+    bodies = [random.randbytes(size) for size in sizes]
+    stream = b"".join(b"".join(frame([body])) for body in bodies)
+    framer, found = Framer(1 << 20), []
+    while stream:
+        cut = random.choice((3, 4, 30_000, 100_000))
+        room = framer.room()
+        if room is None:
+            data, stream = stream[:cut], stream[cut:]
+            found += framer.feed(data)
+        else:
+            count = min(len(room), cut, len(stream))
+            room[:count], stream = stream[:count], stream[count:]
+            found += framer.filled(count)
+    assert found == bodies, "and none was written to after it was given"
+    assert framer.pending_bytes == 0
+
+
+def test_there_is_room_for_the_rest_of_a_large_frame_and_for_no_more():
+    framer = Framer(1 << 20)
+    assert framer.room() is None
+    assert list(framer.feed(struct.pack(">i", 100_000) + b"first")) == []
+    room = framer.room()
+    assert room is not None
+    assert len(room) == 100_000 - 5
+    assert framer.pending_bytes == 9
+
+
+def test_no_room_is_made_for_what_is_promised_beyond_measure():
+    framer = Framer(1 << 30)
+    assert list(framer.feed(struct.pack(">i", 1 << 29) + b"first")) == []
+    assert framer.room() is None
 
 
 @pytest.mark.parametrize("size", [-1, 101, 2**31 - 1, -(2**31)])
