@@ -225,7 +225,8 @@ def _wanted(cluster: Cluster, topics: list[str] | None, to: str | None) -> list[
 def _spark(master: str, *, verbose: bool) -> Iterator[SparkSession]:
     from levada.spark.session import session
 
-    spark = session(master, "levada archive", **({"spark.log.level": "WARN"} if verbose else {}))
+    more: dict[str, Any] = {"spark.log.level": "WARN"} if verbose else {}
+    spark = session(master, "levada archive", **more)
     try:
         yield spark
     finally:

@@ -48,7 +48,9 @@ class BatchReader(DataSourceReader):
         lost: list[Lost] = []
         ranges = []
         for at, start in starts.items():
-            lost += below(at, start, ends[at], logs.bounds[at].start, history.held(at))
+            log_start = logs.bounds[at].start
+            held = history.held(at, up_to=log_start) if start < log_start else None
+            lost += below(at, start, ends[at], log_start, held)
             ranges.append(Range(at.topic, at.partition, start, ends[at]))
         tell(lost, fail=options.fail_on_data_loss)
         parts = split(ranges, parts_min=options.partitions_min, offsets_max=options.task_offsets_max)

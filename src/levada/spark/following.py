@@ -77,7 +77,7 @@ def _hole(at: TopicPartition, begin: int, start: int, history: History) -> Lost 
     """What is lost from `begin` on, if anything is. A hole further on is told by the batch that gets there."""
     if begin >= start:
         return None
-    gaps = below(at, begin, start, start, history.held(at))
+    gaps = below(at, begin, start, start, history.held(at, up_to=start))
     return gaps[0] if gaps and gaps[0].start == begin else None
 
 
