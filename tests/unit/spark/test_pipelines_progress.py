@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from levada.errors import UnknownTopic
-from levada.spark.pipelines.failures import cause, java_cause, python_cause
+from levada.spark.pipelines.failures import cause, java_cause, place, python_cause
 from levada.spark.pipelines.progress import Progresses, behind
 
 
@@ -90,6 +90,11 @@ def test_of_our_own_errors_the_sentence_is_enough():
     assert python_cause(text) == "the record at offset 7 of orders-0 cannot be read"
 
 
+def test_an_error_without_a_message_is_told_by_its_name():
+    text = WORKER.replace("ZeroDivisionError: division by zero", "AssertionError")
+    assert python_cause(text) == "AssertionError (/home/me/pipelines/orders.py, line 12, in parse)"
+
+
 def test_a_message_of_several_lines_is_told_whole():
     text = WORKER.replace("division by zero", "one\ntwo")
     assert python_cause(text).startswith("ZeroDivisionError: one\ntwo (")
@@ -106,6 +111,14 @@ def test_a_message_of_several_lines_is_told_whole():
 )  # fmt: skip
 def test_of_java_what_it_says_without_its_wrapping(text, said):
     assert java_cause(text) == said
+
+
+def test_where_in_a_file_it_was():
+    try:
+        int("x")
+    except ValueError as error:
+        assert place(error, __file__).startswith(f" ({__file__}, line ")
+        assert place(error, "/another/file.py") == ""
 
 
 def test_errors_of_python_itself():

@@ -9,7 +9,7 @@ from typing import Final
 from levada.errors import LevadaError
 
 #: The last line of a Python traceback: the class by its whole name, and what it says.
-_RAISED: Final = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*): (.*)$")
+_RAISED: Final = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*)(?:: (.*))?$")
 _JAVA_FRAME: Final = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: )")
 _TRACEBACK: Final = "Traceback (most recent call last):"
 #: Spark's wrapping, which says only that something failed.
@@ -35,6 +35,12 @@ def cause(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip()
 
 
+def place(error: BaseException, file: str) -> str:
+    """Where in this file it happened, for the end of a sentence; empty where it did not."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" ({file}, line {lines[-1]})" if lines else ""
+
+
 def python_cause(text: str) -> str | None:
     """What was raised last in the innermost Python traceback of a text; None where there is none.
 
@@ -49,10 +55,10 @@ def python_cause(text: str) -> str | None:
             place = f"{found[1]}, line {found[2]}, in {found[3]}"
             continue
         if (found := _RAISED.match(line)) and not line.startswith("    "):
-            said = [found[2], *_more(lines[number + 1 :])]
-            message = "\n".join(said).strip()
-            ours = re.match(r"^\s*levada\.", line) is not None
-            return message if ours else f"{found[1]}: {message}" + (f" ({place})" if place else "")
+            message = "\n".join([found[2] or "", *_more(lines[number + 1 :])]).strip()
+            if message and re.match(r"^\s*levada\.", line):
+                return message
+            return (f"{found[1]}: {message}" if message else found[1]) + (f" ({place})" if place else "")
     return None
 
 

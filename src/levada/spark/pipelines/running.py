@@ -1,22 +1,23 @@
 """One pipeline as a streaming query.
 
-running = Running.start(spark, pipeline, Places(bootstrap="127.0.0.1:9092", home=Path("home")))
-...
-running.stop()
+    running = Running.start(spark, pipeline, Places(bootstrap="127.0.0.1:9092", home=Path("home")))
+    ...
+    running.stop()
+
+Several may run in one Spark application: each has a session of its own, with its own settings.
 """
 
 from __future__ import annotations
 
 import json
 import time
-import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 from levada.spark.pipelines import preflight
 from levada.spark.pipelines.checkpoint import Checkpoint, what_to_do
 from levada.spark.pipelines.declaration import Pipeline
 from levada.spark.pipelines.errors import PipelineError, PipelineFailed, WrongCheckpoint, WrongDeclaration
-from levada.spark.pipelines.failures import cause
+from levada.spark.pipelines.failures import cause, place
 from levada.spark.pipelines.frames import source_frame
 from levada.spark.pipelines.lag import Lag
 from levada.spark.pipelines.modes import aggregates, output_mode, refused
@@ -159,7 +160,7 @@ def _result(spark: SparkSession, pipeline: Pipeline, places: Places) -> DataFram
     try:
         result: Any = pipeline.function(**frames)
     except Exception as error:
-        raise PipelineFailed(f"pipeline {pipeline.name!r}: {cause(error)}{_place(pipeline, error)}") from error
+        raise PipelineFailed(f"pipeline {pipeline.name!r}: {cause(error)}{place(error, pipeline.file)}") from error
     from pyspark.sql import DataFrame
 
     if not isinstance(result, DataFrame):
@@ -171,12 +172,6 @@ def _result(spark: SparkSession, pipeline: Pipeline, places: Places) -> DataFram
             f"pipeline {pipeline.name!r}: its function returned a static DataFrame; it must be made of its sources"
         )
     return result
-
-
-def _place(pipeline: Pipeline, error: Exception) -> str:
-    """Where in the operator's file it happened."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == pipeline.file]
-    return f" ({pipeline.file}, line {lines[-1]})" if lines else ""
 
 
 #: Of Spark's errors, those that say that the state is another query's.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from levada.errors import LevadaError
 from levada.spark.pipelines.declaration import Pipeline, Sink
 from levada.spark.pipelines.errors import PipelineError, PipelineFailed
-from levada.spark.pipelines.failures import cause
+from levada.spark.pipelines.failures import cause, place
 from levada.spark.pipelines.frames import records
 from levada.spark.pipelines.places import Places
 from levada.spark.pipelines.tables import Table, evaluate
@@ -108,6 +108,5 @@ class Writing:
         except PipelineError:
             raise
         except Exception as error:
-            raise PipelineFailed(
-                f"pipeline {self.pipeline.name!r}, batch {batch}, sink {sink.id!r}: {cause(error)}"
-            ) from error
+            what = f"{cause(error)}{place(error, self.pipeline.file)}"
+            raise PipelineFailed(f"pipeline {self.pipeline.name!r}, batch {batch}, sink {sink.id!r}: {what}") from error
