@@ -147,10 +147,13 @@ def test_t6_a_table_loses_its_options_and_says_so_and_views_keep_them(
     with pytest.raises(
         Exception, match=r"bootstrap or kafka\.bootstrap\.servers: it is missing;.* CREATE TEMPORARY VIEW"
     ):
+        spark.sql("DROP TABLE IF EXISTS t6")
         spark.sql(f"CREATE TABLE t6 USING levada OPTIONS {options}")
         spark.sql("SELECT * FROM t6").collect()
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW t6_view USING levada OPTIONS {options}")
     assert spark.sql("SELECT count(*) FROM t6_view").collect()[0][0] == 4
+    given = f"WITH (bootstrap = '{levada.bootstrap}', subscribe = '{topic}')"
+    assert spark.sql(f"SELECT count(*) FROM t6 {given}").collect()[0][0] == 4
 
 
 def test_44_one_bad_value_among_a_million(spark: SparkSession, levada: LevadaBroker) -> None:
