@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import levada as native
+from levada.routing import partition_for
 from levada.spark.options.cluster import Cluster
 from levada.spark.sink.own_topics import SINKS, STAGE
 from levada.spark.sink.sinks import Sinks
@@ -143,8 +144,8 @@ def test_47_on_apache_kafka_a_topics_router_is_kept_in_levadas_own_topic(spark, 
     client.produce("__levada.topics", [Sent(entry, topic.encode(), 0), Sent(b"{}", b"another", 0)])
     write(spark.createDataFrame([("user-123", "fnv1a64")], "key STRING, value STRING"), kafka.bootstrap, topic=topic)
     assert {record.value: record.partition for record in client.consume(topic, committed=True)} == {
-        b"murmur2": 9,
-        b"fnv1a64": 7,
+        b"murmur2": partition_for(b"user-123", "murmur2", 12),
+        b"fnv1a64": partition_for(b"user-123", "fnv1a64", 12),
     }
 
 

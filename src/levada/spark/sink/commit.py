@@ -18,6 +18,7 @@ from levada.spark.sink.claims import Asking, BatchSeen, SinkFenced, Verdict, cla
 from levada.spark.sink.freeing import free
 from levada.spark.sink.sinks import Sinks, record_of
 from levada.spark.sink.stage import IN_FLIGHT, Looked, Source, staged
+from levada.spark.sink.transactions import await_visible
 from levada.wire.blocking import BlockingClient, BlockingTransactionalProducer
 from levada.wire.codes import RETRIABLE, ErrorCode
 
@@ -31,6 +32,8 @@ _TIMEOUT_MS_LEAST: Final = 2_000
 _TIMEOUT_MS_MAX: Final = 15 * MINUTE_MS
 #: A copy that is slower than this takes longer than its transaction may.
 _BYTES_PER_MS: Final = 2_000
+#: So long is a commit waited for that brokers have yet to tell all partitions of.
+_VISIBLE_S: Final = 10.0
 _FENCED: Final = frozenset((ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH))
 #: The transaction is gone or broken; a new one may do.
 _BEGIN_ANEW: Final = RETRIABLE | frozenset(
@@ -106,7 +109,9 @@ class Commit:
             with contextlib.suppress(LevadaError):
                 producer.abort()
             raise
-        free(client, sinks, asking, looked)
+        with contextlib.suppress(LevadaError):  # it is committed, whatever goes wrong from here on
+            await_visible(client, asking.sink, _VISIBLE_S)
+            free(client, sinks, asking, looked)
         return True
 
     def _producer(self, client: BlockingClient) -> BlockingTransactionalProducer:

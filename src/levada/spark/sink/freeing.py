@@ -1,27 +1,25 @@
 """Giving the stage's space back once a batch is visible, ahead of its retention.
 
 Several sinks share a partition of the stage, and only its beginning can be deleted: up to the first batch that somebody may still
-want. A staged batch is wanted by nobody once its sink is past the Spark batch it was staged for.
+want. A staged batch is wanted by nobody once its sink is past the Spark batch it was staged for. If something goes wrong here, nothing is lost: retention
+frees what is left.
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from levada.errors import LevadaError
 from levada.records.batch import batches
 from levada.spark.sink.claims import Asking
 from levada.spark.sink.own_topics import STAGE, have
 from levada.spark.sink.sinks import Sinks
 from levada.spark.sink.stage import Looked
 from levada.spark.sink.staged import ONE_OFF, StageKey, unwrapped
+from levada.spark.sink.transactions import is_committed
 from levada.wire.answers import EARLIEST, TopicPartition
-from levada.wire.apis import ApiKey
 from levada.wire.blocking import BlockingClient
-from levada.wire.calls.coordinator import TRANSACTION
 
 #: Less than this is not worth asking for.
 BYTES_MIN: Final = 1 << 20
@@ -55,23 +53,18 @@ def freeable(lying: Iterable[Lying], is_done: Callable[[StageKey], bool], *, any
 
 
 def free(client: BlockingClient, sinks: Sinks, asking: Asking, looked: Mapping[int, Looked]) -> None:
-    """Delete what is done with from the beginning of the partitions of the stage that were read for this batch.
-
-    What goes wrong here is of no consequence: the batch is visible, and retention frees what is left.
-    """
-    with contextlib.suppress(LevadaError):
-        done = _Done(client, sinks, asking)
-        for partition, one in looked.items():
-            _free(client, TopicPartition(STAGE.name, partition), one, done, asking)
+    """Delete what is done with from the beginning of the partitions of the stage that were read for this batch."""
+    done = _Done(client, sinks, asking)
+    for partition, one in looked.items():
+        _free(client, TopicPartition(STAGE.name, partition), one, done, asking)
 
 
 def sweep(client: BlockingClient, sinks: Sinks, asking: Asking) -> None:
-    """Delete what a write that failed has left at the beginning of any partition of the stage. Also of no consequence."""
-    with contextlib.suppress(LevadaError):
-        done = _Done(client, sinks, asking)
-        places = [TopicPartition(STAGE.name, partition) for partition in range(have(client, STAGE))]
-        for at, begin in client.list_offsets(dict.fromkeys(places, EARLIEST)).items():
-            _free(client, at, Looked(begin.offset, []), done, asking)
+    """Delete what a write that failed has left at the beginning of any partition of the stage."""
+    done = _Done(client, sinks, asking)
+    places = [TopicPartition(STAGE.name, partition) for partition in range(have(client, STAGE))]
+    for at, begin in client.list_offsets(dict.fromkeys(places, EARLIEST)).items():
+        _free(client, at, Looked(begin.offset, []), done, asking)
 
 
 def _free(client: BlockingClient, at: TopicPartition, looked: Looked, done: _Done, asking: Asking) -> None:
@@ -96,18 +89,10 @@ class _Done:
 
     def _looked_up(self, sink: str) -> tuple[int, int]:
         if sink.startswith(ONE_OFF):
-            return (0, 0) if self._has_committed(sink) else _NOTHING
+            # It has no record, but its only transaction tells.
+            return (0, 0) if is_committed(self._client, sink) else _NOTHING
         seen = self._sinks.last_committed(sink)
         return _NOTHING if seen is None else (seen.epoch, seen.batch)
-
-    def _has_committed(self, sink: str) -> bool:
-        """Of a write that has no record, its only transaction tells."""
-        node = self._client.find_coordinator(sink, kind=TRANSACTION).node_id
-        fields = {"transactional_ids": [sink]}
-        (found,) = self._client.request(
-            ApiKey.DESCRIBE_TRANSACTIONS, fields, node=node, repeatable=True
-        ).transaction_states
-        return not found.error_code and found.transaction_state in ("PrepareCommit", "CompleteCommit")
 
 
 def _lying(client: BlockingClient, at: TopicPartition, looked: Looked) -> Iterator[Lying]:
