@@ -13,7 +13,6 @@ import pytest
 from levada.routing import ROUTERS, partition_for
 from levada.spark.columns.schema import TYPES
 from levada.spark.jobs.audit.duplicates import duplicates
-from levada.spark.jobs.audit.keys import keys
 from levada.spark.jobs.checksum import fingerprint
 from levada.spark.jobs.copying import Pass
 from levada.spark.jobs.first import identity, repeats, without
@@ -300,33 +299,6 @@ def test_a_replay_keeps_what_it_is_told_to(spark: SparkSession) -> None:
     assert replayed(rows, keep_partitions=False, keep_timestamps=False).columns == ["key", "value", "headers"]
     kept = replayed(rows, keep_partitions=True, keep_timestamps=True).columns
     assert kept == ["key", "value", "headers", "partition", "timestamp"]
-
-
-def test_where_keys_lie_and_where_they_belong(spark: SparkSession) -> None:
-    def counted(rows: list[Row]) -> DataFrame:
-        """A key of a partition has several rows, as tasks hand them on."""
-        return frame(spark, rows).where("length(key) > 0").selectExpr("key", "partition", "1L as records")
-
-    rows = made(14)
-    by_key: dict[bytes, Counter[int]] = defaultdict(Counter)
-    for row in rows:
-        if row.key:
-            by_key[row.key][row.partition] += 1
-    found = keys(counted(rows), "murmur2", PARTITIONS)
-    split = {key: held for key, held in by_key.items() if len(held) > 1}
-    away = {
-        key: sum(count for p, count in held.items() if p != partition_for(key, "murmur2", PARTITIONS))
-        for key, held in by_key.items()
-    }
-    assert found.distinct == len(by_key)
-    assert (found.split, found.split_records) == (len(split), sum(sum(held.values()) for held in split.values()))
-    assert found.misplaced == sum(count > 0 for count in away.values())
-    assert found.misplaced_records == sum(away.values()) > 0
-    assert found.largest[0].records == max(sum(held.values()) for held in by_key.values())
-    right = [row for row in rows if row.key and row.partition == partition_for(row.key, "murmur2", PARTITIONS)]
-    clean = keys(counted(right), "murmur2", PARTITIONS)
-    assert (clean.split, clean.misplaced, clean.misplaced_records) == (0, 0, 0)
-    assert keys(counted(right), "fnv1a64", PARTITIONS).misplaced > 0
 
 
 def test_repeats_are_counted_and_those_within_the_window_told_apart(spark: SparkSession) -> None:

@@ -96,7 +96,7 @@ def test_a_replay_again_writes_it_all_once_more_and_routes_it_anew(
 def test_dedup_keeps_the_first_of_each_in_its_place(
     spark: SparkSession, client: BlockingClient, connection: Connection, topic: str
 ) -> None:
-    client.create_topic(topic, PARTITIONS, configs={"cleanup.policy": "compact"})
+    client.create_topic(topic, PARTITIONS, configs={"retention.ms": "864000000"})
     records = [one for one in told(120) if one.headers]
     copies = [one._replace(value=b"a copy", timestamp_ms=one.timestamp_ms + 10**6) for one in records[::4]]
     unknown = [Told(b"key-1", b"no id", (), FIRST_MS), Told(b"key-1", b"no id", (), FIRST_MS)]
@@ -107,7 +107,11 @@ def test_dedup_keeps_the_first_of_each_in_its_place(
     assert done.told == len(records) + len(copies)
     source = {p: [one for one in held if one.value != b"a copy"] for p, held in consume(client, topic).items()}
     assert what(consume(client, f"{topic}-clean")) == what(source)
-    assert client.describe_configs(f"{topic}-clean")["cleanup.policy"].value == "compact"
+    settings = client.describe_configs(f"{topic}-clean")
+    assert {name: one.value for name, one in settings.items() if one.source == 1} == {
+        "retention.ms": "864000000",
+        "levada.router": "murmur2",
+    }
     # A copy that comes later, with an earlier time, of a record that is there.
     produce(client, topic, [records[0]._replace(value=b"late", timestamp_ms=FIRST_MS - 10**9)], partitions=PARTITIONS)
     again = dedup.dedup(spark, client, connection, dedup.prepare(client, wanted), Silent())

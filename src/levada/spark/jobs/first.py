@@ -26,6 +26,11 @@ class Identity(NamedTuple):
     columns: tuple[str, ...]
     name: str = ""
 
+    @property
+    def is_bytes(self) -> bool:
+        """Whether it is a part of the record as it lies there, and not a field of its JSON."""
+        return self.columns != ("value",) or not self.name
+
     def column(self) -> Column:
         """Null where a record has nothing to be told by: it is no repeat of anything."""
         if self.columns == ("headers",):

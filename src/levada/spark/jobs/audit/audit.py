@@ -78,20 +78,33 @@ def prepare(client: BlockingClient, wanted: Audit) -> Ready:
 
 def audit(spark: SparkSession, connection: Connection, ready: Ready, teller: Teller) -> Figures:
     """Measure everything. What retention deletes meanwhile is passed over."""
-    from levada.spark.jobs.audit.duplicates import duplicates
-    from levada.spark.jobs.audit.keys import keys
-    from levada.spark.jobs.audit.scan import Scan
-    from levada.spark.jobs.first import needed
+    from levada.spark.jobs.audit.parcels import buckets_for
+    from levada.spark.jobs.audit.scan import Wanted, scan
 
     began = time.monotonic()
-    source, ranges = ready.source, between(ready.starts, ready.ends)
-    teller.doing("records, gaps, keys", size(ranges))
-    scan = Scan(spark, connection.cluster, ready.kept, parts(ready, spark.sparkContext.defaultParallelism))
-    placed = keys(scan.keys(), source.router, source.partitions)
+    source, offsets = ready.source, size(between(ready.starts, ready.ends))
+    teller.doing(f"records, gaps, keys, repeats by {ready.by.what}", offsets)
+    tasks = spark.sparkContext.defaultParallelism
+    by = ready.by if ready.by.is_bytes else None
+    found = scan(
+        spark,
+        connection.cluster,
+        ready.kept,
+        Wanted(parts(ready, tasks), source.router, source.partitions, by, ready.window_ms, buckets_for(offsets)),
+    )
+    repeated = found.duplicates if by is not None else _told_by_spark(spark, connection, ready, teller)
+    return figures(ready, connection.cluster.bootstrap, found.seen, found.keys, repeated, time.monotonic() - began)
+
+
+def _told_by_spark(spark: SparkSession, connection: Connection, ready: Ready, teller: Teller) -> Duplicates:
+    """Repeats by something that only Spark can take out of a record: a second read."""
+    from levada.spark.jobs.audit.duplicates import duplicates
+    from levada.spark.jobs.first import needed
+
+    ranges = between(ready.starts, ready.ends)
     teller.doing(f"repeats by {ready.by.what}", size(ranges))
-    told = history(spark, connection, source.name, ranges, needed(ready.by, PLACE), whole=False)
-    repeated = duplicates(told, ready.by, ready.window_ms)
-    return figures(ready, connection.cluster.bootstrap, scan.seen, placed, repeated, time.monotonic() - began)
+    told = history(spark, connection, ready.source.name, ranges, needed(ready.by, PLACE), whole=False)
+    return duplicates(told, ready.by, ready.window_ms)
 
 
 def parts(ready: Ready, tasks: int) -> list[Part]:

@@ -93,3 +93,48 @@ def record_hashes(offsets: Ints, times: Ints, key: Places, value: Places, header
     values = places_of(children.field(1)) if len(children) else no_places(0)
     _hash(offsets, times, *key, *value, at, count, *names, *values, hashes)
     return hashes
+
+
+@compiled((BYTES, int64[::1], int64[::1], uint64, uint64[::1]))
+def _hash_bytes(data, at, size, seed, hashes):  # type: ignore[no-untyped-def]
+    for row in range(len(at)):
+        hashes[row] = _finished(_put_bytes(seed, data, at[row], size[row]))
+
+
+def byte_hashes(column: Places, seed: int) -> Hashes:
+    """Of the bytes of each row."""
+    hashes: Hashes = np.empty(len(column.at), np.uint64)
+    _hash_bytes(*column, np.uint64(seed), hashes)
+    return hashes
+
+
+@compiled((BYTES, int64[::1], int64[::1], BYTES, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1]))
+def _find_last(wanted, at, count, name, name_at, name_size, held_at, held_size, found):  # type: ignore[no-untyped-def]
+    """Where the value of the last header of this name is; −1 where there is none, or an empty one."""
+    for row in range(len(at)):
+        found[row] = -1
+        for one in range(at[row] + max(count[row], 0) - 1, at[row] - 1, -1):
+            if name_size[one] != len(wanted):
+                continue
+            same = True
+            for step in range(len(wanted)):
+                if name[name_at[one] + step] != wanted[step]:
+                    same = False
+                    break
+            if same:
+                found[row] = one if held_size[one] > 0 else -1
+                break
+
+
+def header_places(headers: pa.Array, name: str) -> Places:
+    """The last header of this name of each row; null where there is none, or an empty one."""
+    at, count = lists_of(headers)
+    children = headers.values
+    if not len(children):
+        return no_places(len(headers))
+    names, values = places_of(children.field(0)), places_of(children.field(1))
+    found = np.empty(len(headers), np.int64)
+    wanted = np.frombuffer(name.encode(), np.uint8)
+    _find_last(wanted, at, count, *names, values.at, values.size, found)
+    there = found >= 0
+    return Places(values.data, np.where(there, values.at[found], 0), np.where(there, values.size[found], -1))

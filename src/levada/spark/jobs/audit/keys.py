@@ -2,56 +2,46 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as f
 
 from levada.spark.jobs.audit.figures import Key, Keys
-from levada.spark.jobs.routing import home, homes
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from levada.spark.jobs.routing import homes
 
 #: So many keys of each kind are told by name: those with the most records.
 _EXAMPLES: Final = 10
 
 
-def keys(counted: DataFrame, router: str, partitions: int) -> Keys:
-    """Out of key, partition and records, of which a key may have several rows. One row for each key is all that is routed."""
-    by_key = counted.groupBy("key").agg(
-        f.sum("records").alias("records"), f.min("partition").alias("lowest"), f.max("partition").alias("highest")
+def summary(counted: pa.Table, router: str, partitions: int) -> dict[str, Any]:
+    """Out of key, records and partition: all rows of some keys, of which each may have several. For JSON."""
+    if not counted.num_rows:
+        return {}
+    by_key = counted.group_by("key").aggregate([("records", "sum"), ("partition", "min"), ("partition", "max")])
+    table = by_key.rename_columns(["key", "records", "lowest", "highest"])
+    table = table.append_column("home", _homes(table, router, partitions))
+    away = counted.filter(pc.not_equal(counted["partition"], _homes(counted, router, partitions)))
+    astray = away.group_by("key").aggregate([("records", "sum")])
+    split = table.filter(pc.not_equal(table["lowest"], table["highest"]))
+    misplaced = (
+        table.join(astray.select(["key"]), "key", join_type="left semi") if astray.num_rows else table.slice(0, 0)
     )
-
-    def summarised(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            told = json.dumps(_summary(batch, router, partitions))
-            yield pa.RecordBatch.from_arrays([pa.array([told])], names=["told"])
-
-    rows = by_key.mapInArrow(summarised, "told STRING").collect()
-    found = merged(json.loads(row[0]) for row in rows)
-    return _exact(found, counted, router, partitions) if found.split else found
-
-
-def _summary(batch: pa.RecordBatch, router: str, partitions: int) -> dict[str, Any]:
-    """Of some keys, each once. A key in one partition is right or wrong as a whole."""
-    table = pa.table(batch).append_column("home", homes(batch.column(0), router, partitions))
-    apart = pc.not_equal(table["lowest"], table["highest"])
-    away = pc.and_(pc.invert(apart), pc.fill_null(pc.not_equal(table["lowest"], table["home"]), False))
-    split, misplaced = table.filter(apart), table.filter(away)
     return {
         "distinct": table.num_rows,
         "split": split.num_rows,
         "split_records": pc.sum(split["records"]).as_py() or 0,
-        "misplaced": misplaced.num_rows,
-        "misplaced_records": pc.sum(misplaced["records"]).as_py() or 0,
+        "misplaced": astray.num_rows,
+        "misplaced_records": pc.sum(away["records"]).as_py() or 0,
         "largest": _most(table),
         "split_examples": _most(split),
         "misplaced_examples": _most(misplaced),
     }
+
+
+def _homes(table: pa.Table, router: str, partitions: int) -> pa.Array:
+    return homes(table["key"].combine_chunks(), router, partitions)
 
 
 def _most(table: pa.Table) -> list[list[Any]]:
@@ -66,21 +56,12 @@ def _most(table: pa.Table) -> list[list[Any]]:
 def merged(parts: Iterable[Mapping[str, Any]]) -> Keys:
     """Several summaries, of different keys, as one."""
     counts: dict[str, Any] = dict.fromkeys(("distinct", "split", "split_records", "misplaced", "misplaced_records"), 0)
-    named: dict[str, Any] = {"largest": [], "split_examples": [], "misplaced_examples": []}
+    named: dict[str, list[Key]] = {"largest": [], "split_examples": [], "misplaced_examples": []}
     for part in parts:
-        counts = {name: count + part[name] for name, count in counts.items()}
+        counts = {name: count + part.get(name, 0) for name, count in counts.items()}
         for name, held in named.items():
-            held += [Key(bytes.fromhex(key), *rest) for key, *rest in part[name]]
+            held += [Key(bytes.fromhex(key), *rest) for key, *rest in part.get(name, ())]
     most: dict[str, Any] = {
         name: sorted(held, key=lambda one: (-one.records, one.key))[:_EXAMPLES] for name, held in named.items()
     }
     return Keys(**counts, **most)
-
-
-def _exact(found: Keys, counted: DataFrame, router: str, partitions: int) -> Keys:
-    """Some keys lie in several partitions: which of their records are in the wrong one is counted for itself."""
-    apart = counted.groupBy("key").agg((f.min("partition") != f.max("partition")).alias("apart")).where("apart")
-    placed = apart.select("key", home(router, partitions).alias("home"))
-    away = counted.join(placed, "key").where(f.col("partition") != f.col("home"))
-    more, records = away.agg(f.count_distinct("key"), f.sum("records")).collect()[0]
-    return found._replace(misplaced=found.misplaced + more, misplaced_records=found.misplaced_records + (records or 0))

@@ -1,13 +1,14 @@
-"""One pass over a topic, on the executors: each task reads a range, counts it, looks at its batches, and hands on its keys.
+"""One pass over a topic, on the executors: each task reads a range, counts it, looks at its batches, and hands on its keys and identities.
 
 What is counted comes back beside the rows, by the number of the range: a task that is run twice counts once.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.accumulators import AccumulatorParam
@@ -15,18 +16,15 @@ from pyspark.accumulators import AccumulatorParam
 from levada.spark.columns import decode
 from levada.spark.fetch import Range, RangeLost, fetched
 from levada.spark.history import History
-from levada.spark.jobs.audit.figures import KINDS, Hole
+from levada.spark.jobs.audit.figures import KINDS, Duplicates, Hole, Keys
 from levada.spark.jobs.audit.holes import EXAMPLES, holes
 from levada.spark.jobs.audit.tally import COLUMNS, Tally
+from levada.spark.jobs.first import Identity
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from levada.spark.options.cluster import Cluster
-
-#: So many records' keys are put together before they are handed on.
-_ROWS: Final = 1 << 18
-_SCHEMA: Final = pa.schema([("key", pa.binary()), ("partition", pa.int32()), ("records", pa.int64())])
 
 
 class Part(NamedTuple):
@@ -34,6 +32,17 @@ class Part(NamedTuple):
 
     range: Range
     archived: bool
+
+
+class Wanted(NamedTuple):
+    """What is looked at. Without `by`, repeats are not."""
+
+    parts: Sequence[Part]
+    router: str
+    partitions: int
+    by: Identity | None
+    window_ms: int | None
+    buckets: int
 
 
 @dataclass
@@ -47,6 +56,14 @@ class Seen:
     examples: list[Hole] = field(default_factory=list)
 
 
+class Scanned(NamedTuple):
+    """What all found."""
+
+    seen: list[Seen]
+    keys: Keys
+    duplicates: Duplicates
+
+
 class _BySeen(AccumulatorParam[dict[int, Seen]]):
     """What was found by the number of its range: the same twice is the same."""
 
@@ -57,39 +74,40 @@ class _BySeen(AccumulatorParam[dict[int, Seen]]):
         return value1 | value2
 
 
-class Scan:
-    """The reading of these parts. `keys` is lazy; what it found beside them is in `seen` when it has been evaluated."""
+def scan(spark: SparkSession, cluster: Cluster, history: History, wanted: Wanted) -> Scanned:
+    """Read it all, once."""
+    from levada.spark.jobs.audit import identities, keys
+    from levada.spark.jobs.audit.parcels import DDL
 
-    def __init__(self, spark: SparkSession, cluster: Cluster, history: History, parts: Sequence[Part]) -> None:
-        self._spark = spark
-        self._parts = list(parts)
-        self._seen = spark.sparkContext.accumulator({}, _BySeen())
-        self._read = _Read(cluster, history, self._parts, self._seen)
-
-    def keys(self) -> DataFrame:
-        """key, partition, records: of keys that are not empty, each key of a partition some times."""
-        numbers = self._spark.range(0, len(self._parts), 1, max(1, len(self._parts)))
-        return numbers.mapInArrow(self._read, "key BINARY, partition INT, records BIGINT")
-
-    @property
-    def seen(self) -> list[Seen]:
-        """In the order of the parts."""
-        found: dict[int, Seen] = self._seen.value
-        return [found[number] for number in range(len(self._parts))]
+    seen = spark.sparkContext.accumulator({}, _BySeen())
+    numbers = spark.range(0, len(wanted.parts), 1, max(1, len(wanted.parts)))
+    parcels = numbers.mapInArrow(_Read(cluster, history, wanted, seen), DDL)
+    together = parcels.repartition(spark.sparkContext.defaultParallelism, "bucket").sortWithinPartitions("bucket")
+    rows = [json.loads(row[0]) for row in together.mapInArrow(_Summarise(wanted), "told STRING").collect()]
+    return Scanned(
+        [seen.value[number] for number in range(len(wanted.parts))],
+        keys.merged(row[0] for row in rows),
+        identities.merged(wanted.by.what if wanted.by else "", (row[1] for row in rows)),
+    )
 
 
 class _Read:
     """What a task does. It can be pickled."""
 
-    def __init__(self, cluster: Cluster, history: History, parts: list[Part], seen: Any) -> None:
-        self._cluster, self._history, self._parts, self._seen = cluster, history, parts, seen
+    def __init__(self, cluster: Cluster, history: History, wanted: Wanted, seen: Any) -> None:
+        self._cluster, self._history, self._wanted, self._seen = cluster, history, wanted, seen
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from levada.spark.jobs.audit.parcels import Packing
+
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                part = self._parts[number]
+                part = self._wanted.parts[number]
                 seen = Seen(part.range.partition, part.archived)
-                yield from _keys(self._records(part, seen), part.range.partition)
+                packing = Packing(part.range.partition, self._wanted.buckets, self._wanted.by)
+                for records in self._records(part, seen):
+                    yield from packing.add(records)
+                yield from packing.rest()
                 self._seen.add({number: seen})
 
     def _records(self, part: Part, seen: Seen) -> Iterator[pa.RecordBatch]:
@@ -124,27 +142,32 @@ class _Read:
             seen.examples += [one for one in found.examples if one.kind not in full]
 
 
-def _keys(batches: Iterator[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-    """How often each key occurs, put together where there is enough of it to make fewer rows."""
-    held: list[pa.Array] = []
-    rows = 0
-    for batch in batches:
-        held.append(batch.column(0))
-        rows += batch.num_rows
-        if rows >= _ROWS:
-            yield from _counted(held, partition)
-            held, rows = [], 0
-    if held:
-        yield from _counted(held, partition)
+class _Summarise:
+    """What becomes of parcels, which come sorted by bucket: [keys, duplicates] of each bucket. It can be pickled."""
 
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted._replace(parts=())
 
-def _counted(held: list[pa.Array], partition: int) -> Iterator[pa.RecordBatch]:
-    import pyarrow.compute as pc
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        now = -1
+        held: list[Any] = []
+        for batch in batches:
+            for bucket, *row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if bucket != now and held:
+                    yield self._told(held)
+                    held = []
+                now = bucket
+                held.append(tuple(row))
+        if held:
+            yield self._told(held)
 
-    table = pa.table({"key": pa.chunked_array(held, pa.binary())})
-    keyed = table.filter(pc.greater(pc.fill_null(pc.binary_length(table.column(0)), 0), 0))
-    counted = keyed.group_by("key").aggregate([([], "count_all")])
-    keys, counts = counted.column("key").combine_chunks(), counted.column("count_all").combine_chunks()
-    if len(keys):
-        partitions = pa.array([partition], pa.int32()).take(pa.array([0] * len(keys), pa.int32()))
-        yield pa.RecordBatch.from_arrays([keys, partitions, counts.cast(pa.int64())], schema=_SCHEMA)
+    def _told(self, rows: list[Any]) -> pa.RecordBatch:
+        from levada.spark.jobs.audit import identities, keys
+        from levada.spark.jobs.audit.parcels import opened
+
+        wanted, bucket = self._wanted, opened(rows)
+        summaries = [
+            keys.summary(bucket.keys, wanted.router, wanted.partitions),
+            identities.summary(bucket.identities, wanted.window_ms),
+        ]
+        return pa.RecordBatch.from_arrays([pa.array([json.dumps(summaries)])], names=["told"])

@@ -1,0 +1,49 @@
+"""Records that have an earlier one of the same identity, which is told by 128 bits of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from levada.spark.jobs.audit.figures import Copies, Duplicates
+from levada.spark.jobs.audit.parcels import Ints
+
+#: So many identities are told, those with the most records.
+_EXAMPLES: Final = 10
+
+
+def summary(identities: Ints, window_ms: int | None) -> dict[str, Any]:
+    """Out of hash, hash, offset, time and partition: all records of some identities. For JSON. Of `window_ms`, see `Duplicates`."""
+    if not identities.shape[1]:
+        return {}
+    held = identities[:, np.lexsort((identities[2], identities[4], identities[1], identities[0]))]
+    one, other, offsets, times, partitions = held
+    begins = np.flatnonzero(np.concatenate(([True], (np.diff(one) != 0) | (np.diff(other) != 0))))
+    counts = np.diff(np.append(begins, len(one)))
+    several = counts > 1
+    found = {"told": len(one), "identities": int(several.sum()), "repeats": int((counts - 1).sum()), "within_window": 0}
+    if not found["identities"]:
+        return found
+    if window_ms is not None:
+        spread = np.maximum.reduceat(times, begins) - np.minimum.reduceat(times, begins)
+        found["within_window"] = int((counts - 1)[several & (spread <= window_ms)].sum())
+    most = np.argsort(-counts, kind="stable")[:_EXAMPLES]
+    examples = []
+    for at in most[several[most]].tolist():
+        first, last = int(begins[at]), int(begins[at] + counts[at] - 1)
+        places = [[int(partitions[row]), int(offsets[row])] for row in (first, last)]
+        examples.append([int(counts[at]), *places])
+    return {**found, "examples": examples}
+
+
+def merged(what: str, parts: Iterable[Mapping[str, Any]]) -> Duplicates:
+    """Several summaries, of different identities, as one."""
+    counts: dict[str, Any] = dict.fromkeys(("told", "identities", "repeats", "within_window"), 0)
+    examples: list[Copies] = []
+    for part in parts:
+        counts = {name: count + part.get(name, 0) for name, count in counts.items()}
+        examples += [Copies(records, tuple(first), tuple(last)) for records, first, last in part.get("examples", ())]
+    most = sorted(examples, key=lambda one: (-one.records, one.first))[:_EXAMPLES]
+    return Duplicates(what, **counts, examples=most)
