@@ -425,10 +425,15 @@ def test_a_deleted_topic(bootstrap: str) -> None:
     put(bootstrap, topic, numbered(5))
     options = {"startingOffsets": "earliest"}
     strict, loose = Query(bootstrap, topic, **options), Query(bootstrap, topic, **options, failOnDataLoss="false")
+    planned = Query(bootstrap, topic, **options)
     for query in (strict, loose):
         query.batch()
+    planned.plan()
     with BlockingClient(bootstrap) as client:
         client.delete_topic(topic)
+    planned.restart()
+    with pytest.raises(DataLost, match=f"offsets 0 to 4 of {topic}-0: the topic or the partition was deleted"):
+        planned.run()
     with pytest.raises(
         DataLost, match=f"everything of {topic}-0 from offset 5 on: the topic or the partition was deleted"
     ):

@@ -25,7 +25,7 @@ from levada.spark.admission import Limits, admitted
 from levada.spark.fetch import Range
 from levada.spark.following import Following, first, follow
 from levada.spark.history import History, history_of
-from levada.spark.losses import REPLACED, Lost, log, tell
+from levada.spark.losses import GONE, REPLACED, Lost, log, tell
 from levada.spark.notes import name_of, take
 from levada.spark.offsets import Bounds, Logs
 from levada.spark.options.positions import At
@@ -127,9 +127,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return admitted(following.begins, ends, self._limits(limit), since)
 
     def _limits(self, limit: ReadLimit) -> Limits:
-        least = (
-            self._options.offsets_min if self._target is None else None
-        )  # at the end of availableNow nothing more comes
+        # With availableNow nothing more comes that could be waited for.
+        least = self._options.offsets_min if self._target is None else None
         match limit:
             case ReadMaxRows(rows):
                 return Limits(rows, least, self._options.delay_ms_max)
@@ -146,7 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         wanted = ranges(StreamOffset.of_json(start), stop)
         if end != self._made:
-            wanted = [one for one in wanted if one.topic not in self._replaced(stop)]
+            wanted = self._still_there(wanted, stop)
         history = self._history_of(stop.ids)
         parts = split(wanted, parts_min=self._options.partitions_min, offsets_max=self._options.task_offsets_max)
         self._slices = [Slice(part, history, self._note(part)) for part in parts]
@@ -170,13 +169,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 lost += take(self._connected(), one.note, one.at)
         return lost
 
-    def _replaced(self, end: StreamOffset) -> set[str]:
-        """Topics of a batch that was planned by an earlier run, and that are others by now: their offsets mean something else."""
+    def _still_there(self, wanted: list[Range], end: StreamOffset) -> list[Range]:
+        """What can be read of a batch that an earlier run planned: of a topic made again, the same offsets mean something else."""
         ids = found(self._connected(), self._options.topics).ids
-        others = {topic for topic, known in end.ids.items() if topic in ids and ids[topic] != known}
-        lost = [Lost(at.topic, at.partition, end.begins.get(at, 0), to, REPLACED) for at, to in end.to.items()]
-        tell((one for one in lost if one.topic in others), fail=self._options.fail_on_data_loss)
-        return others
+        others = {topic: ids.get(topic) for topic, known in end.ids.items() if ids.get(topic) != known}
+        lost = [Lost(*one[:4], REPLACED if others[one.topic] else GONE) for one in wanted if one.topic in others]
+        tell(lost, fail=self._options.fail_on_data_loss)
+        return [one for one in wanted if one.topic not in others]
 
     # The cluster
 
