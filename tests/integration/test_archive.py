@@ -24,7 +24,18 @@ from levada.spark.archive.table import ArchiveTable, Whose, WrongTable
 from levada.spark.archive.wanted import Archive
 from levada.spark.options.cluster import Cluster
 from levada.wire.apis import ApiKey
-from support.archives import EAGER, IMPATIENT, OLD_MS, NoSpark, cluster_of, fill, lag, make_archived, starts
+from support.archives import (
+    EAGER,
+    IMPATIENT,
+    OLD_MS,
+    NoSpark,
+    archive_all,
+    cluster_of,
+    fill,
+    lag,
+    make_archived,
+    starts,
+)
 from support.levada import COMMAND, LevadaBroker
 from support.wait import wait_until
 
@@ -48,12 +59,6 @@ def make(cluster: Cluster, tmp_path: Path) -> Make:
     return partial(make_archived, cluster, tmp_path / "lake")
 
 
-def archive_all(cluster: Cluster, archive: Archive) -> Archiving:
-    archiving = Archiving(NoSpark(), cluster, archive, EAGER)  # type: ignore[arg-type]
-    archiving.run_once()
-    return archiving
-
-
 def archived(archive: Archive) -> list[tuple[int, int, int]]:
     """Partition, offset and number of every row."""
     rows = pl.scan_delta(archive.place).select("partition", "offset", "value").sort("partition", "offset").collect()
@@ -73,7 +78,7 @@ def committed(cluster: Cluster, archive: Archive) -> dict[int, tuple[int, str]]:
 def test_what_is_archived_is_committed_and_retention_goes_on(cluster: Cluster, make: Make) -> None:
     archive = make(2)
     fill(cluster, archive.topic, 0, 1000, 2)
-    archive_all(cluster, archive)
+    archive_all(NoSpark(), cluster, archive)
     assert archived(archive) == expected(1000, 2)
     assert committed(cluster, archive) == {0: (500, archive.place), 1: (500, archive.place)}
     wait_until(lambda: starts(cluster, archive.topic) == [500, 500], 30, "retention does not go on")
@@ -114,7 +119,7 @@ def test_killed_at_any_moment_each_offset_is_archived_once(
 ) -> None:
     archive = make(2)
     fill(cluster, archive.topic, 0, 500, 2)
-    archive_all(cluster, archive)
+    archive_all(NoSpark(), cluster, archive)
     fill(cluster, archive.topic, 500, 500, 2)
     with cluster.client() as client, monkeypatch.context() as patched:
         archiver = Archiver(NoSpark(), cluster, client, archive, EAGER.limits)  # type: ignore[arg-type]
@@ -125,7 +130,7 @@ def test_killed_at_any_moment_each_offset_is_archived_once(
         kill(patched, owner, name, after=after)
         with pytest.raises(Killed):
             archiver.step(all_there_is=True)
-    archive_all(cluster, archive)
+    archive_all(NoSpark(), cluster, archive)
     assert archived(archive) == expected(1000, 2)
     assert [offset for offset, _ in committed(cluster, archive).values()] == [500, 500]
 
@@ -157,7 +162,7 @@ def test_killed_again_and_again_while_records_come_and_files_are_put_together(cl
         table = archiver.table
         if table is not None and chance.random() < 0.5:
             tidy(NoSpark(), table, archive, EAGER)  # type: ignore[arg-type]
-    archive_all(cluster, archive)
+    archive_all(NoSpark(), cluster, archive)
     assert archived(archive) == expected(count, 3)
     assert lag(cluster, archive) == 0
 
@@ -173,7 +178,7 @@ def test_of_two_archivers_of_one_topic_one_is_heard(
 
         def overtaken(ranges: Any) -> Any:
             done = run(ranges)
-            archive_all(cluster, archive)
+            archive_all(NoSpark(), cluster, archive)
             return done
 
         monkeypatch.setattr(slow, "_run", overtaken)
@@ -202,13 +207,13 @@ def test_new_partitions_are_archived_too(cluster: Cluster, make: Make) -> None:
 def test_a_topic_made_again_does_not_get_the_history_of_the_one_before(cluster: Cluster, make: Make) -> None:
     archive = make(1)
     fill(cluster, archive.topic, 0, 100, 1)
-    archive_all(cluster, archive)
+    archive_all(NoSpark(), cluster, archive)
     with cluster.client() as client:
         client.delete_topic(archive.topic)
         client.create_topic(archive.topic, 1, configs={"levada.archive": archive.place})
     fill(cluster, archive.topic, 0, 10, 1)
     with pytest.raises(WrongTable, match="was deleted and made again"):
-        archive_all(cluster, archive)
+        archive_all(NoSpark(), cluster, archive)
     assert len(archived(archive)) == 100
     assert starts(cluster, archive.topic) == [0]
 
@@ -245,7 +250,7 @@ def test_what_somebody_else_archived_before_it_was_deleted_is_not_lost(
         run = slow._run
 
         def late(ranges: Any) -> Any:
-            archive_all(cluster, archive)
+            archive_all(NoSpark(), cluster, archive)
             wait_until(lambda: starts(cluster, archive.topic) == [100], 30, "retention does not go on")
             return run(ranges)
 
@@ -259,13 +264,13 @@ def test_what_somebody_else_archived_before_it_was_deleted_is_not_lost(
 def test_records_that_somebody_deleted_before_they_were_archived_are_named(cluster: Cluster, make: Make) -> None:
     archive = make(1)
     fill(cluster, archive.topic, 0, 100, 1)
-    archive_all(cluster, archive)
+    archive_all(NoSpark(), cluster, archive)
     fill(cluster, archive.topic, 100, 100, 1)
     rows = [{"name": archive.topic, "partitions": [{"partition_index": 0, "offset": 150}]}]
     with cluster.client() as client:
         answer = client.request(ApiKey.DELETE_RECORDS, {"topics": rows, "timeout_ms": 10_000})
         assert answer.topics[0].partitions[0].error_code == 0
-        done = archive_all(cluster, archive)
+        done = archive_all(NoSpark(), cluster, archive)
         [stand] = stands(client, [archive])
     place = f"{archive.topic}-0"
     assert done.progress().lost == (f"offsets 100 to 149 of {place}: they were deleted before they were read",)
@@ -284,10 +289,10 @@ def test_aborted_transactions_are_not_archived_and_hold_nothing_up(
         producer.produce(archive.topic, b"%d" % number, partition=0, timestamp=OLD_MS)
         assert producer.flush(30) == 0
         (producer.abort_transaction if number == 2 else producer.commit_transaction)(30)
-    archive_all(cluster, archive)
+    archive_all(NoSpark(), cluster, archive)
     assert [number for _, _, number in archived(archive)] == [0, 1]
     wait_until(lambda: starts(cluster, archive.topic) == [6], 30, "retention does not go on")
-    archive_all(cluster, archive)  # what lies behind the last record is no loss
+    archive_all(NoSpark(), cluster, archive)  # what lies behind the last record is no loss
     with cluster.client() as client:
         [stand] = stands(client, [archive])
     assert (stand.lost, stand.archived_end) == ([], 6)
@@ -382,7 +387,7 @@ def test_the_table_of_another_topic_is_an_error_that_says_so(
 ) -> None:
     archive = make(1)
     fill(cluster, archive.topic, 0, 10, 1)
-    archive_all(cluster, archive)
+    archive_all(NoSpark(), cluster, archive)
     other = make(1)
     refused = levada("archive", "status", other.topic, "--to", archive.place, "--bootstrap", broker.bootstrap)
     assert refused.returncode == 1

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from levada.records.build import build
 from levada.spark.archive.compaction import Sizes
 from levada.spark.archive.discovery import archives
 from levada.spark.archive.planning import Limits
-from levada.spark.archive.running import Care
+from levada.spark.archive.running import Archiving, Care
 from levada.spark.archive.status import stands
 from levada.spark.archive.wanted import Archive
 from levada.spark.options.cluster import Cluster
 from levada.spark.options.reading import Given
 from levada.wire.answers import EARLIEST
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 #: Long ago: whatever was written then is too old at once, and retention takes it as soon as it may.
 OLD_MS = 1_600_000_000_000
@@ -71,6 +74,26 @@ def starts(cluster: Cluster, topic: str) -> list[int]:
 def lag(cluster: Cluster, archive: Archive) -> int:
     with closing(cluster.client()) as client:
         return sum(one.lag for one in stands(client, [archive]))
+
+
+def archive_all(spark: Any, cluster: Cluster, archive: Archive) -> Archiving:
+    """Archive what there is now."""
+    archiving = Archiving(spark, cluster, archive, EAGER)
+    archiving.run_once()
+    return archiving
+
+
+def figures(frame: DataFrame) -> tuple[int, int, int]:
+    """How many numbers, their sum, and that of their squares."""
+    from pyspark.sql import functions as F
+
+    number = F.col("value").cast("string").cast("long")
+    return tuple(frame.agg(F.count("*"), F.sum(number), F.sum(number * number)).collect()[0])  # type: ignore[return-value]
+
+
+def expected(count: int) -> tuple[int, int, int]:
+    """The figures of the numbers below this one."""
+    return count, sum(range(count)), sum(number * number for number in range(count))
 
 
 class NoSpark:

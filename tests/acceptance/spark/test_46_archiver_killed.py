@@ -19,10 +19,9 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from levada.spark.archive.running import Archiving
 from levada.spark.archive.wanted import Archive
 from levada.spark.options.cluster import Cluster
-from support.archives import EAGER, IMPATIENT, NoSpark, cluster_of, fill, lag, make_archived, starts
+from support.archives import IMPATIENT, NoSpark, archive_all, cluster_of, fill, lag, make_archived, starts
 from support.archiving import keep_archived
 from support.levada import LevadaBroker
 from support.spark_process import TESTS, SparkProcess
@@ -84,7 +83,7 @@ class Producing:
 
 def check(cluster: Cluster, archive: Archive, count: int) -> None:
     """All of it is there, each offset once, and nothing is held up."""
-    Archiving(NoSpark(), cluster, archive, EAGER).run_once()  # type: ignore[arg-type]
+    archive_all(NoSpark(), cluster, archive)
     assert lag(cluster, archive) == 0
     wait_until(lambda: min(starts(cluster, archive.topic)) == count // PARTITIONS, 90, "retention does not go on")
     rows = pl.scan_delta(archive.place).select("partition", "offset", "value").sort("partition", "offset").collect()

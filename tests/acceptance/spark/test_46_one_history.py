@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import duckdb
 import polars as pl
@@ -21,10 +18,20 @@ from levada.spark.archive.running import Archiving, tidy
 from levada.spark.archive.table import ArchiveTable, Whose
 from levada.spark.archive.wanted import Archive
 from levada.spark.options.cluster import Cluster
-from levada.wire.apis import ApiKey
-from support.archives import EAGER, IMPATIENT, OLD_MS, cluster_of, fill, lag, make_archived, starts
-from support.kafka import KafkaBroker
-from support.levada import COMMAND, LevadaBroker
+from support.archives import (
+    EAGER,
+    IMPATIENT,
+    OLD_MS,
+    archive_all,
+    cluster_of,
+    expected,
+    figures,
+    fill,
+    lag,
+    make_archived,
+    starts,
+)
+from support.levada import LevadaBroker
 from support.wait import wait_until
 
 if TYPE_CHECKING:
@@ -64,23 +71,6 @@ def read(spark: SparkSession, broker: LevadaBroker, topic: str, **options: str) 
     return spark.read.format("levada").options(**given).load()
 
 
-def figures(frame: DataFrame) -> tuple[int, int, int]:
-    """How many numbers, their sum, and that of their squares."""
-    from pyspark.sql import functions as F
-
-    number = F.col("value").cast("string").cast("long")
-    return tuple(frame.agg(F.count("*"), F.sum(number), F.sum(number * number)).collect()[0])  # type: ignore[return-value]
-
-
-def expected(count: int) -> tuple[int, int, int]:
-    return count, sum(range(count)), sum(number * number for number in range(count))
-
-
-def ends(archive: Archive, spark: SparkSession, cluster: Cluster) -> None:
-    """Archive all there is."""
-    Archiving(spark, cluster, archive, EAGER).run_once()
-
-
 def test_a_million_records_are_each_there_once_while_the_archiver_comes_and_goes(
     spark: SparkSession, broker: LevadaBroker, cluster: Cluster, make: Make
 ) -> None:
@@ -107,7 +97,7 @@ def test_a_million_records_are_each_there_once_while_the_archiver_comes_and_goes
     wait_until(lambda: waiting_bytes(broker, topic) > before, 90, "retention has not looked")
     assert max(starts(cluster, topic)) <= 200_000
     assert figures(read(spark, broker, topic, columns="value")) == expected(1_000_000)
-    ends(archive, spark, cluster)
+    archive_all(spark, cluster, archive)
     wait_until(lambda: min(starts(cluster, topic)) > 200_000, 90, "retention does not go on")
 
     assert figures(read(spark, broker, topic, columns="value")) == expected(1_000_000)
@@ -127,14 +117,14 @@ def test_a_stream_from_earliest_reads_the_table_and_then_the_log_while_the_log_i
     archive = make(PARTITIONS)
     topic = archive.topic
     fill(cluster, topic, 0, 50_000, PARTITIONS)
-    ends(archive, spark, cluster)
+    archive_all(spark, cluster, archive)
     wait_until(lambda: min(starts(cluster, topic)) > 0, 90, "retention does not go on")
     fill(cluster, topic, 50_000, 50_000, PARTITIONS)
     seen: list[tuple[int, int]] = []
 
     def keep(batch: DataFrame, number: int) -> None:
         if number == 1:  # what is planned for later batches goes from the log to the table under way
-            ends(archive, spark, cluster)
+            archive_all(spark, cluster, archive)
             wait_until(lambda: min(starts(cluster, topic)) >= 25_000, 90, "retention does not go on")
         seen.extend(tuple(row) for row in batch.select("partition", "offset").collect())
 
@@ -166,7 +156,7 @@ def test_a_range_that_is_trimmed_between_planning_and_reading_comes_from_the_tab
     fill(cluster, archive.topic, 0, 40_000, PARTITIONS)
     planned = read(spark, broker, archive.topic, columns="partition,offset").rdd
     assert planned.getNumPartitions() == PARTITIONS  # the ranges are fixed now
-    ends(archive, spark, cluster)
+    archive_all(spark, cluster, archive)
     wait_until(lambda: min(starts(cluster, archive.topic)) >= 10_000, 90, "retention does not go on")
     found = planned.map(tuple).collect()
     assert sorted(found) == [(partition, offset) for partition in range(PARTITIONS) for offset in range(10_000)]
@@ -182,7 +172,7 @@ def test_formats_columns_and_times_reach_into_the_table(
         producer.produce(archive.topic, value, b"k", 0, timestamp=OLD_MS + number, headers=[("h", b"%d" % number)])
     assert producer.flush(30) == 0
     before = [row.asDict(True) for row in read(spark, broker, archive.topic, includeHeaders="true").collect()]
-    ends(archive, spark, cluster)
+    archive_all(spark, cluster, archive)
     wait_until(lambda: starts(cluster, archive.topic) == [1000], 90, "retention does not go on")
     after = [row.asDict(True) for row in read(spark, broker, archive.topic, includeHeaders="true").collect()]
     assert after == before and len(after) == 1000
@@ -207,7 +197,7 @@ def test_formats_columns_and_times_reach_into_the_table(
 def test_history_can_be_left_alone(spark: SparkSession, broker: LevadaBroker, cluster: Cluster, make: Make) -> None:
     archive = make(1)
     fill(cluster, archive.topic, 0, 1000, 1)
-    ends(archive, spark, cluster)
+    archive_all(spark, cluster, archive)
     wait_until(lambda: starts(cluster, archive.topic) == [1000], 90, "retention does not go on")
     assert read(spark, broker, archive.topic, history="off").count() == 0
     assert read(spark, broker, archive.topic, history=archive.place).count() == 1000
@@ -220,7 +210,7 @@ def test_small_files_are_put_together_while_somebody_reads(
     archive = make(2)
     for number in range(6):
         fill(cluster, archive.topic, number * 1000, 1000, 2)
-        ends(archive, spark, cluster)
+        archive_all(spark, cluster, archive)
     wait_until(lambda: min(starts(cluster, archive.topic)) == 3000, 90, "retention does not go on")
     reading = read(spark, broker, archive.topic, columns="partition,offset,value")
     rows: Any = reading.toLocalIterator()  # a partition after the other: the second is not read yet
@@ -234,42 +224,5 @@ def test_small_files_are_put_together_while_somebody_reads(
     assert places == [(partition, offset) for partition in range(2) for offset in range(3000)]
     assert figures(read(spark, broker, archive.topic, columns="value")) == expected(6000)
     fill(cluster, archive.topic, 6000, 1000, 2)
-    ends(archive, spark, cluster)
+    archive_all(spark, cluster, archive)
     assert figures(read(spark, broker, archive.topic, columns="value")) == expected(7000)
-
-
-def test_a_topic_of_apache_kafka_has_a_history_where_one_is_named(
-    spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
-) -> None:
-    cluster, topic, place = cluster_of(kafka.bootstrap), f"k-{uuid4().hex[:8]}", str(tmp_path / "lake")
-    with cluster.client() as client:
-        client.create_topic(topic, 2, configs={"retention.ms": "-1"})
-    fill(cluster, topic, 0, 2000, 2)
-    ends(Archive(topic, place), spark, cluster)
-    fill(cluster, topic, 2000, 1000, 2)
-    rows = [{"name": topic, "partitions": [{"partition_index": one, "offset": 900} for one in range(2)]}]
-    with cluster.client() as client:
-        client.request(ApiKey.DELETE_RECORDS, {"topics": rows, "timeout_ms": 30_000})
-    options = {"bootstrap": kafka.bootstrap, "subscribe": topic, "columns": "value"}
-    assert spark.read.format("levada").options(**options).load().count() == 1200
-    assert figures(spark.read.format("levada").options(**options, history=place).load()) == expected(3000)
-
-
-def test_the_command_line_archives_and_shows_how_far(broker: LevadaBroker, cluster: Cluster, make: Make) -> None:
-    archive = make(2)
-    fill(cluster, archive.topic, 0, 1000, 2)
-    done = levada(
-        "archive", "run", archive.topic, "--once", "--json", "--bootstrap", broker.bootstrap, "--master", "local[2]"
-    )
-    assert json.loads(done.stdout)["rows_total"] == 1000, done.stderr
-    told = json.loads(levada("archive", "status", archive.topic, "--json", "--bootstrap", broker.bootstrap).stdout)
-    assert [(one["partition"], one["archived_end"], one["lag"], one["files"]) for one in told] == [
-        (0, 500, 0, 1),
-        (1, 500, 0, 1),
-    ]
-    shown = levada("archive", "status", archive.topic, "--bootstrap", broker.bootstrap).stdout
-    assert "0–499" in shown and archive.topic in shown
-
-
-def levada(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(COMMAND), *arguments], capture_output=True, text=True, timeout=150, check=True)
