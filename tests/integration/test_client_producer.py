@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import levada
-from levada.client import sender
+from levada.client.channel import Backoff
+from levada.client.lanes import Lanes
 from levada.client.route import REQUEST_BYTES_MAX
 from levada.engine.embedded.partition import Partition
 from levada.errors import ConnectionLost, InvalidRequest, RecordTooLarge, StorageFailed, UnknownTopic
@@ -57,13 +58,13 @@ async def values(client: Any, topic: str, partition: int = 0) -> list[bytes]:
 
 def lose_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next answer comes to nobody: the connection is lost with it."""
-    take = sender.Sender._take
+    take = Lanes.take
 
-    def lose(self: sender.Sender, answer: Any) -> None:
-        monkeypatch.setattr(sender.Sender, "_take", take)
+    def lose(self: Lanes, answer: Any) -> None:
+        monkeypatch.setattr(Lanes, "take", take)
         raise ConnectionLost("lost with the answer")
 
-    monkeypatch.setattr(sender.Sender, "_take", lose)
+    monkeypatch.setattr(Lanes, "take", lose)
 
 
 async def test_what_was_stored_and_then_refused_hides_no_later_record(
@@ -122,18 +123,18 @@ async def test_a_repeat_is_answered_also_where_the_rules_became_stricter(
     await client.manager.create_topic("t")
     async with client.producer(linger_ms=0) as producer:
         await (await producer.publish("t", b"before"))
-        take = sender.Sender._take
+        take = Lanes.take
         altered = threading.Event()
 
-        def lose(self: sender.Sender, answer: Any) -> None:
-            monkeypatch.setattr(sender.Sender, "_take", take)
-            self._backoff._first = self._backoff._most = 0.5
+        def lose(self: Lanes, answer: Any) -> None:
+            monkeypatch.setattr(Lanes, "take", take)
+            monkeypatch.setattr(Backoff, "after", lambda _self, _error: 0.5)
             altered.set()
             raise ConnectionLost("lost with the answer")
 
-        monkeypatch.setattr(sender.Sender, "_take", lose)
+        monkeypatch.setattr(Lanes, "take", lose)
         delivery = await producer.publish("t", b"x" * 1_000)
-        await asyncio.to_thread(altered.wait, 10)
+        await asyncio.to_thread(altered.wait, 60)
         await client.manager.alter_topic("t", set={"max.message.bytes": 100})
         assert (await delivery)[1:] == (0, 1, False)
     assert await values(client, "t") == [b"before", b"x" * 1_000]

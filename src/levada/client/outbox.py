@@ -14,6 +14,7 @@ from typing import Final
 from levada.client.accumulator import Accumulator
 from levada.client.channel import Channel
 from levada.client.draft import Draft
+from levada.client.lanes import Lanes
 from levada.client.parcel import parcels_of, spread_out
 from levada.client.route import SPREAD
 from levada.client.routes import Routes
@@ -64,15 +65,19 @@ class Outbox:
                 return channel.stream(PUBLISH_STREAM, pb.PublishRequest, pb.PublishResponse)
             return Conversation(channel, routes, shortcut, request_timeout_ms / 1000)
 
-        self._sender = Sender(
-            channel,
-            converse,
+        lanes = Lanes(
             acks=acks,
-            request_timeout_s=request_timeout_ms / 1000,
             settled=self._settled,
             answered=self._answered,
             doubted=routes.doubt,
             grown=routes.has_partitions,
+        )
+        self._sender = Sender(
+            channel,
+            converse,
+            lanes,
+            identified=acks != pb.ACKS_NONE,
+            request_timeout_s=request_timeout_ms / 1000,
         )
         self._spreader = Spreader(channel, placed=self._placed, failed=self._unplaced)
         #: Collected and not yet done.
