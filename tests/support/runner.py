@@ -136,14 +136,16 @@ class Runners:
         one = Board(self.client).read().actual.get(name)
         return {"state": None} if one is None else {"state": str(one.state), "cause": one.cause, "actual": one}
 
-    def await_state(self, name: str, *states: str, timeout_s: float = END_S) -> Any:
-        """How it is, once it is so."""
+    def await_state(self, name: str, *states: str | None, timeout_s: float = END_S) -> Any:
+        """How it is, once it is so; None is for: not known."""
         wait_until(
             lambda: self.state(name)["state"] in states,
             timeout_s,
-            lambda: f"{name} is {self.state(name)['state']}, not {' or '.join(states)}: {self.text()[-3000:]}",
+            lambda: (
+                f"{name} is {self.state(name)['state']}, not {' or '.join(map(str, states))}: {self.text()[-3000:]}"
+            ),
         )
-        return self.state(name)["actual"]
+        return self.state(name).get("actual")
 
     def await_failure(self, name: str, words: str, timeout_s: float = END_S) -> Any:
         """How it is, once it has failed for this reason. On a machine that is too busy, Spark has reasons of its own now and then."""

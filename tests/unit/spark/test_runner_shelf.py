@@ -90,12 +90,23 @@ def test_a_file_that_is_away_for_one_look_is_not_gone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("helper", ["_shared.py", "shared.py", "package/shared.py"])
 def test_what_others_import_is_a_part_of_them(tmp_path: Path, helper: str) -> None:
     (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
     (tmp_path / "a.py").write_text("# a pipeline")
     (tmp_path / helper).write_text("RATE = 1")
     shelf = Directory(tmp_path)
     before = dict(shelf.look())[str(tmp_path / "a.py")]
     (tmp_path / helper).write_text("RATE = 2")
     assert settled(shelf)[str(tmp_path / "a.py")] != before
+
+
+def test_what_lies_in_no_package_is_nobodys_part(tmp_path: Path) -> None:
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "a.py").write_text("# a pipeline")
+    (tmp_path / "venv" / "shared.py").write_text("RATE = 1")
+    shelf = Directory(tmp_path)
+    before = dict(shelf.look())
+    (tmp_path / "venv" / "shared.py").write_text("RATE = 2")
+    assert settled(shelf) == before
 
 
 def test_one_pipeline_file_is_no_part_of_another(tmp_path: Path) -> None:

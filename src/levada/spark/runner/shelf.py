@@ -37,8 +37,8 @@ class Shelf(Protocol):
 class Directory:
     """The Python files of a directory, but for those whose names begin with _ or a dot.
 
-    What others import counts as a part of each: files that begin with _, those in subdirectories, and those in which the word
-    "pipeline" does not stand. A change is seen once it has been the same for two looks, and a file is gone when two looks did not find it:
+    What others import counts as a part of each: files that begin with _, those of packages, and those in which the word "pipeline"
+    does not stand. A change is seen once it has been the same for two looks, and a file is gone when two looks did not find it:
     editors write in pieces, and move files about.
     """
 
@@ -76,7 +76,7 @@ class Directory:
 
     def _files(self) -> Iterable[Path]:
         for directory, below, names in os.walk(self.path, onerror=_raise):
-            below[:] = [name for name in below if not name.startswith((".", "__"))]
+            below[:] = [name for name in below if Path(directory, name, "__init__.py").is_file()]
             yield from (Path(directory, name) for name in names if name.endswith(".py") and not name.startswith("."))
 
     def _content(self, path: Path) -> bytes | None:
