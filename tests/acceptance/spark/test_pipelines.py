@@ -10,8 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
 
 from levada.errors import UnknownTopic
 from levada.spark import Pipeline, Places, Running, declared, deduplicated, lake, pipeline, topic
@@ -336,6 +338,28 @@ def test_what_a_function_returns_must_be_a_stream(
 ) -> None:
     with pytest.raises(WrongDeclaration, match=said):
         run_once(spark, declare(function, reading(topics[0]), topic(topics[1])), places)
+
+
+class Counting(StatefulProcessor):
+    """A row for each call."""
+
+    def init(self, handle: Any) -> None: ...
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802, N803
+        yield pandas.DataFrame({"n": [sum(len(one) for one in rows)]})
+
+    def close(self) -> None: ...
+
+
+def test_timers_by_the_clock_do_not_run_to_an_end(spark: Any, places: Places, topics: tuple[str, str]) -> None:
+    """T7: with availableNow such a query never ends, so it is not begun."""
+
+    def timed(rows: Any) -> Any:
+        return rows.groupBy("user").transformWithStateInPandas(Counting(), "n LONG", "append", "ProcessingTime")
+
+    with pytest.raises(WrongDeclaration, match="would have it run for ever"):
+        run_once(spark, declare(timed, reading(topics[0]), topic(topics[1])), places)
+    assert not places.home.exists()
 
 
 def test_a_topic_that_is_not_there_is_named_before_anything_runs(

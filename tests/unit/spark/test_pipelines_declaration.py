@@ -10,7 +10,7 @@ import pytest
 from levada.spark import lake, pipeline, topic
 from levada.spark.pipelines.declaration import Pipeline, collecting
 from levada.spark.pipelines.errors import WrongDeclaration
-from levada.spark.pipelines.modes import is_aggregate, output_mode
+from levada.spark.pipelines.modes import is_aggregate, never_ends, output_mode
 from levada.spark.pipelines.places import Places
 from levada.spark.pipelines.triggers import Trigger, trigger_of
 
@@ -197,6 +197,13 @@ def test_an_aggregate_is_found_in_a_plan():
     assert is_aggregate("~Aggregate [a#1], [a#1]\n+- ~StreamingRelation")
     assert is_aggregate("Project [a#1]\n+- Aggregate [a#1], [a#1]\n   +- Relation")
     assert not is_aggregate("Project [Aggregate#1]\n+- Deduplicate [a#1]\n   +- Relation")
+
+
+def test_timers_by_the_clock_are_found_in_a_plan():
+    plan = "~Project [a#1]\n+- ~TransformWithStateInPySpark udf(a#1)#2, 1, [a#3L], Append, {}, pandas, false, 0\n   :- ~Relation"
+    assert never_ends(plan.format("ProcessingTime"))
+    assert not never_ends(plan.format("EventTime"))
+    assert not never_ends("~Project [ProcessingTime#1]")
 
 
 def test_tables_lie_in_the_home_unless_they_are_addressed(tmp_path):

@@ -22,15 +22,20 @@ def output_mode(declared: Mode | None, sinks: Iterable[Sink], *, aggregated: boo
     return "update" if aggregated and not any(isinstance(sink, Lake) for sink in sinks) else "append"
 
 
-def aggregates(frame: DataFrame) -> bool:
-    """Whether Spark keeps an aggregate as state for it."""
+def plan_of(frame: DataFrame) -> str:
+    """What Spark is to do, as it prints it: with a ~ before steps of a stream."""
     jvm: Any = frame._jdf
-    return is_aggregate(jvm.queryExecution().analyzed().toString())
+    return str(jvm.queryExecution().analyzed().toString())
 
 
 def is_aggregate(plan: str) -> bool:
-    """Out of a plan as Spark prints it, which puts a ~ before steps of a stream."""
+    """Whether Spark keeps an aggregate as state for it."""
     return re.search(r"(?m)^[\s:+|~-]*Aggregate\b", plan) is not None
+
+
+def never_ends(plan: str) -> bool:
+    """Whether micro-batches go on when nothing is left to read: timers by the clock keep Spark making them."""
+    return re.search(r"(?m)^[\s:+|~-]*TransformWithState.*\bProcessingTime\b", plan) is not None
 
 
 def refused(pipeline: Pipeline, mode: Mode, said: str) -> WrongDeclaration:

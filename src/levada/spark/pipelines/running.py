@@ -20,7 +20,7 @@ from levada.spark.pipelines.errors import PipelineError, PipelineFailed, WrongCh
 from levada.spark.pipelines.failures import cause, place
 from levada.spark.pipelines.frames import source_frame
 from levada.spark.pipelines.lag import Lag
-from levada.spark.pipelines.modes import aggregates, output_mode, refused
+from levada.spark.pipelines.modes import is_aggregate, never_ends, output_mode, plan_of, refused
 from levada.spark.pipelines.places import Places
 from levada.spark.pipelines.progress import Progress, Progresses
 from levada.spark.pipelines.writing import Stopped, Writing
@@ -63,7 +63,14 @@ class Running:
         now = preflight.check(pipeline, places, epoch)
         own = _session(spark, pipeline)
         result = _result(own, pipeline, places)
-        mode = output_mode(pipeline.mode, pipeline.sinks, aggregated=aggregates(result))
+        plan = plan_of(result)
+        every_ms = None if once else pipeline.trigger.every_ms
+        if every_ms is None and never_ends(plan):
+            raise WrongDeclaration(
+                f"pipeline {pipeline.name!r}: timers by processing time would have it run for ever, and it is to end when all is "
+                'read; trigger it by time, or give transformWithState another timeMode ("EventTime", "None")'
+            )
+        mode = output_mode(pipeline.mode, pipeline.sinks, aggregated=is_aggregate(plan))
         checkpoint = Checkpoint(places.checkpoint(pipeline.name))
         checkpoint.open(pipeline, now)
         writing = Writing(pipeline, places, now)
@@ -73,7 +80,6 @@ class Running:
             .option("checkpointLocation", str(checkpoint.location))
             .foreachBatch(writing)
         )
-        every_ms = None if once else pipeline.trigger.every_ms
         if every_ms is None:
             writer = writer.trigger(availableNow=True)
         else:
