@@ -75,7 +75,10 @@ def standing(last: Step | None, seen: Seen | None, begins: Offsets, epoch: int |
         return Standing(None, dict(begins), 0, {p: (begin,) for p, begin in begins.items()}, epoch)
     if last is None:
         if seen is not None:
-            raise LostPlace(f"the target has batch {seen.batch} of this job, and nothing says what was in it")
+            raise LostPlace(
+                f"the target has batch {seen.batch} of this job, and nothing says what was in it: the offsets of the job's group are "
+                "gone. Write to another target; a replay may begin anew with --again"
+            )
         return Standing(None, dict(begins), 0, {p: (begin,) for p, begin in begins.items()}, 0)
     if seen is not None and seen > (last.epoch, last.number):
         raise LostPlace(f"the target has batch {seen.batch} of this job, and the last note is of batch {last.number}")

@@ -66,17 +66,17 @@ def cuts(places: DataFrame, what: Pass, rows_max: int) -> Iterator[Cut]:
 
     `places` are partition, offset and timestamp of all records of the pass from its start on.
     """
+    since = _before(places, what.positions) if what.positions != what.starts else {}
+    rows = sum(what.ends[p] - position for p, position in what.positions.items())
     left = in_order(places).where(f.col("offset") >= by_partition(what.positions, 0))
-    rows = left.count()
-    batches = -(-rows // rows_max)
+    batches = 1 if rows <= rows_max else -(-left.count() // rows_max)
     if batches <= 1:
-        since = _before(places, what.positions)
         yield Cut(what.ends, since)
         return
     order = [f.col(name) for name in ORDER[1:]]
     ranged = left.repartitionByRange(batches, *order).withColumn("batch", f.spark_partition_id())
     found = ranged.groupBy("batch", "partition").agg((f.max("offset") + 1).alias("end"), f.max("since").alias("since"))
-    yield from _cuts(what, sorted(found.collect()), _before(places, what.positions))
+    yield from _cuts(what, sorted(found.collect()), since)
 
 
 def _before(places: DataFrame, positions: Mapping[int, int]) -> dict[int, int]:

@@ -102,7 +102,8 @@ def snapshot(
             return Snapshotted(keys, ready.path, ready.form, True, ready.ends)
         assert ready.target is not None
         job = job_name("snapshot", ready.source, ready.target, at=sorted(ready.ends.items()))
-        write(rows.drop("partition", "offset"), connection, ready.target.name, sink=job, batch=0)
+        if keys:
+            write(rows.drop("partition", "offset"), connection, ready.target.name, sink=job, batch=0)
         return Snapshotted(keys, ready.target.name, "topic", ready.made, ready.ends)
     finally:
         rows.unpersist()
