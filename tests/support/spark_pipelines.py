@@ -12,6 +12,7 @@ import polars
 from confluent_kafka import Producer
 
 from levada.spark.pipelines.declaration import Pipeline
+from levada.spark.pipelines.errors import TooBusy
 from levada.spark.pipelines.places import Places
 from levada.spark.pipelines.running import Running
 from support.spark_topics import consumed
@@ -47,10 +48,24 @@ def table(home: Path, name: str) -> list[dict[str, Any]]:
 
 
 def run_once(spark: Any, pipeline: Pipeline, places: Places, **options: Any) -> Running:
-    """Until all is read that is there. What it failed with is raised."""
-    running = Running.start(spark, pipeline, places, once=True, **options)
-    assert running.wait(600), "the pipeline did not end"
-    running.progress()
-    if running.failure:
-        raise running.failure
+    """Until all is read that is there. What it failed with is raised, unless the machine was too busy to begin: then once more."""
+    for left in (2, 1, 0):
+        running = Running.start(spark, pipeline, places, once=True, **options)
+        assert running.wait(600), "the pipeline did not end"
+        running.progress()
+        failure = running.failure
+        if failure is None:
+            return running
+        if not isinstance(failure, TooBusy) or not left:
+            raise failure
+    raise AssertionError("the last try returns or raises")
+
+
+def run_until(spark: Any, pipeline: Pipeline, places: Places, rows: int) -> Running:
+    """Started, and still running when so many rows were read."""
+    running = Running.start(spark, pipeline, places)
+    while running.progress().rows_total < rows:
+        if running.wait(0.1):
+            assert isinstance(running.failure, TooBusy), running.failure
+            running = Running.start(spark, pipeline, places)
     return running

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from levada.spark.pipelines.running import Running
 
 _LOOK_S: Final = 0.25
+#: How often a pipeline is started on a machine that is too busy for it.
+_STARTS: Final = 3
 
 
 def run(
@@ -102,10 +104,18 @@ def _spark(stack: ExitStack, master: str, home: Path, *, verbose: bool) -> Spark
 
 
 def _run(spark: SparkSession, pipeline: Pipeline, places: Places, view: View, *, once: bool) -> None:
+    from levada.spark.pipelines.errors import TooBusy
     from levada.spark.pipelines.running import Running
 
     with interruptible() as interrupted:
-        _watch(Running.start(spark, pipeline, places, once=once), view, interrupted)
+        for left in range(_STARTS - 1, -1, -1):
+            running = Running.start(spark, pipeline, places, once=once)
+            try:
+                _watch(running, view, interrupted)
+                return
+            except TooBusy:
+                if not left:
+                    raise
 
 
 def _chosen(pipelines: list[Pipeline], name: str | None, file: Path) -> Pipeline:

@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 from levada.errors import UnknownTopic
-from levada.spark import Pipeline, Places, Running, declared, deduplicated, lake, pipeline, topic
+from levada.spark import Pipeline, Places, declared, deduplicated, lake, pipeline, topic
 from levada.spark.pipelines import writing
 from levada.spark.pipelines.checkpoint import Checkpoint
 from levada.spark.pipelines.errors import PipelineFailed, WrongCheckpoint, WrongDeclaration, WrongTable
 from support.levada import LevadaBroker
-from support.spark_pipelines import NOON, ORDER, order, received, run_once, send, table
+from support.spark_pipelines import NOON, ORDER, order, received, run_once, run_until, send, table
 from support.spark_topics import consumed, make_topic
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "orders.py"
@@ -210,12 +210,8 @@ def test_a_started_pipeline_goes_on_where_it_was_and_lag_shows_under_its_name(
 def test_a_running_pipeline_ends_after_its_micro_batch(spark: Any, places: Places, topics: tuple[str, str]) -> None:
     one = declare(same, reading(topics[0]), [topic(topics[1]), lake("all")], trigger="100 ms")
     send(places.bootstrap, topics[0], numbers(50))
-    running = Running.start(spark, one, places)
-    try:
-        while running.active and running.progress().rows_total < 50:
-            assert not running.wait(0.1)
-    finally:
-        running.stop()
+    running = run_until(spark, one, places, 50)
+    running.stop()
     assert not running.active
     assert running.failure is None
     assert ns(received(places.bootstrap, topics[1])) == ns(table(places.home, "all")) == list(range(50))

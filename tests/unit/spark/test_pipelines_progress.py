@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import SparkRuntimeException
 
 from levada.errors import UnknownTopic
-from levada.spark.pipelines.failures import cause, java_cause, place, python_cause
+from levada.spark.pipelines.errors import TooBusy
+from levada.spark.pipelines.failures import cause, failed, java_cause, place, python_cause
 from levada.spark.pipelines.progress import Progresses, behind
 
 
@@ -119,6 +121,13 @@ def test_where_in_a_file_it_was():
     except ValueError as error:
         assert place(error, __file__).startswith(f" ({__file__}, line ")
         assert place(error, "/another/file.py") == ""
+
+
+def test_a_machine_that_is_too_busy_is_told_apart():
+    slow = failed("pipeline 'x'", SparkRuntimeException("Python worker failed to connect back.\n\tat x.y(z)"), "x.py")
+    assert isinstance(slow, TooBusy)
+    assert "too busy" in str(slow)
+    assert not isinstance(failed("pipeline 'x'", KeyError("y"), "x.py"), TooBusy)
 
 
 def test_errors_of_python_itself():

@@ -6,7 +6,7 @@ PipelineError
 ├── WrongCheckpoint    the checkpoint is another declaration's, or is gone
 ├── UnknownPipeline    no runner has a pipeline of this name
 ├── WrongTable         a lake table cannot take the rows
-└── PipelineFailed     a running pipeline ended with an error
+└── PipelineFailed     a running pipeline ended with an error; TooBusy: it may do the next time
 """
 
 from __future__ import annotations
@@ -59,3 +59,7 @@ class WrongTable(PipelineError):
 
 class PipelineFailed(PipelineError):
     """The pipeline ended with an error."""
+
+
+class TooBusy(PipelineFailed):
+    """Spark gives a Python process of its own ten seconds to start, and the machine was too busy for that."""

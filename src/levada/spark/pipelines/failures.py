@@ -7,10 +7,13 @@ import traceback
 from typing import Final
 
 from levada.errors import LevadaError
+from levada.spark.pipelines.errors import PipelineFailed, TooBusy
 
 #: The last line of a Python traceback: the class by its whole name, and what it says.
 _RAISED: Final = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*)(?:: (.*))?$")
 _JAVA_FRAME: Final = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: )")
+#: What Spark says when a Python process was not there in time.
+_SLOW_WORKER: Final = "Python worker failed to connect back"
 _TRACEBACK: Final = "Traceback (most recent call last):"
 #: Spark's wrapping, which says only that something failed.
 _WRAPPINGS: Final = (
@@ -33,6 +36,14 @@ def cause(error: BaseException) -> str:
     if type(error).__module__.startswith(("pyspark", "py4j")):
         return java_cause(text)
     return "".join(traceback.format_exception_only(error)).strip()
+
+
+def failed(what: str, error: BaseException, file: str) -> PipelineFailed:
+    """What failed, and why, with the line of this file if it was there."""
+    said = cause(error)
+    if _SLOW_WORKER in said:
+        return TooBusy(f"{what}: {TooBusy.__doc__} Try again.")
+    return PipelineFailed(f"{what}: {said}{place(error, file)}")
 
 
 def place(error: BaseException, file: str) -> str:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from levada.spark.pipelines import preflight
 from levada.spark.pipelines.checkpoint import Checkpoint, what_to_do
 from levada.spark.pipelines.declaration import Pipeline
-from levada.spark.pipelines.errors import PipelineError, PipelineFailed, WrongCheckpoint, WrongDeclaration
-from levada.spark.pipelines.failures import cause, place
+from levada.spark.pipelines.errors import PipelineError, WrongCheckpoint, WrongDeclaration
+from levada.spark.pipelines.failures import cause, failed
 from levada.spark.pipelines.frames import source_frame
 from levada.spark.pipelines.lag import Lag
 from levada.spark.pipelines.modes import is_aggregate, never_ends, output_mode, plan_of, refused
@@ -166,7 +166,7 @@ def _result(spark: SparkSession, pipeline: Pipeline, places: Places) -> DataFram
     try:
         result: Any = pipeline.function(**frames)
     except Exception as error:
-        raise PipelineFailed(f"pipeline {pipeline.name!r}: {cause(error)}{place(error, pipeline.file)}") from error
+        raise failed(f"pipeline {pipeline.name!r}", error, pipeline.file) from error
     from pyspark.sql import DataFrame
 
     if not isinstance(result, DataFrame):
@@ -193,14 +193,14 @@ _OTHER_STATE: Final = (
 
 
 def _failure(pipeline: Pipeline, error: BaseException) -> PipelineError:
-    said = cause(error)
     if any(word in str(error) for word in _OTHER_STATE):
-        failed: PipelineError = WrongCheckpoint(
-            f"pipeline {pipeline.name!r} keeps other state than its checkpoint has ({said}): {what_to_do(pipeline.name)}"
+        why: PipelineError = WrongCheckpoint(
+            f"pipeline {pipeline.name!r} keeps other state than its checkpoint has ({cause(error)}): "
+            f"{what_to_do(pipeline.name)}"
         )
     elif isinstance(error, PipelineError):
-        failed = error
+        return error
     else:
-        failed = PipelineFailed(f"pipeline {pipeline.name!r}: {said}")
-    failed.__cause__ = error
-    return failed
+        why = failed(f"pipeline {pipeline.name!r}", error, pipeline.file)
+    why.__cause__ = error
+    return why

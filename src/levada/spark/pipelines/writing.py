@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from levada.errors import LevadaError
 from levada.spark.pipelines.declaration import Pipeline, Sink
-from levada.spark.pipelines.errors import PipelineError, PipelineFailed
-from levada.spark.pipelines.failures import cause, place
+from levada.spark.pipelines.errors import PipelineError
+from levada.spark.pipelines.failures import failed
 from levada.spark.pipelines.frames import records
 from levada.spark.pipelines.places import Places
 from levada.spark.pipelines.tables import Table, evaluate
@@ -108,5 +108,5 @@ class Writing:
         except PipelineError:
             raise
         except Exception as error:
-            what = f"{cause(error)}{place(error, self.pipeline.file)}"
-            raise PipelineFailed(f"pipeline {self.pipeline.name!r}, batch {batch}, sink {sink.id!r}: {what}") from error
+            what = f"pipeline {self.pipeline.name!r}, batch {batch}, sink {sink.id!r}"
+            raise failed(what, error, self.pipeline.file) from error
