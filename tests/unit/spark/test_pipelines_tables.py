@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -303,10 +304,20 @@ def test_a_large_task_becomes_several_files(tmp_path):
     batches = [
         pa.RecordBatch.from_arrays([pa.array(range(at, at + 10_000))], schema=schema) for at in range(0, 50_000, 10_000)
     ]
-    files = list(WriteFiles(str(tmp_path), schema, (), 0, file_bytes=50_000).files(batches))
+    files = list(WriteFiles(str(tmp_path), schema, (), 0, file_bytes=50_000, group_rows=10_000).files(batches))
     assert len(files) > 1
     assert sum(one["rows"] for one in files) == 50_000
     assert all(Path(tmp_path, one["path"]).stat().st_size == one["size"] for one in files)
+
+
+def test_small_batches_are_put_down_together(tmp_path):
+    schema = pa.schema([("id", pa.int64())])
+    batches = [pa.RecordBatch.from_arrays([pa.array([at])], schema=schema) for at in range(250)]
+    (one,) = WriteFiles(str(tmp_path), schema, (), 0, group_rows=100).files(batches)
+    file = pq.ParquetFile(tmp_path / one["path"])
+    assert [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)] == [100, 100, 50]
+    assert file.read().column("id").to_pylist() == list(range(250))
+    assert json.loads(one["stats"])["maxValues"] == {"id": 249}
 
 
 def test_a_task_that_fails_takes_its_open_file_with_it(tmp_path):

@@ -20,6 +20,9 @@ from levada.spark.archive.place import filesystem, make_directory, settle
 MiB: Final = 1 << 20
 #: A file is closed when it has this size.
 FILE_BYTES: Final = 256 * MiB
+#: Rows are put down together in groups of so many, or so much: Spark hands them over in much smaller batches.
+GROUP_ROWS: Final = 1 << 18
+GROUP_BYTES: Final = 64 * MiB
 #: What a task hands back of each file.
 WRITTEN: Final = "path STRING, size BIGINT, rows BIGINT, partition STRING, stats STRING"
 _SCHEMA: Final = pa.schema(
@@ -44,13 +47,21 @@ class WriteFiles:
     """What `mapInArrow` runs: a task's batches into files, of which a row each comes out. It can be pickled."""
 
     def __init__(
-        self, uri: str, schema: pa.Schema, partition_by: Sequence[str], batch: int, file_bytes: int = FILE_BYTES
+        self,
+        uri: str,
+        schema: pa.Schema,
+        partition_by: Sequence[str],
+        batch: int,
+        *,
+        file_bytes: int = FILE_BYTES,
+        group_rows: int = GROUP_ROWS,
     ) -> None:
         self.uri = uri
         self.schema = schema
         self.partition_by = tuple(partition_by)
         self.batch = batch
         self.file_bytes = file_bytes
+        self.group_rows = group_rows
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for one in self.files(batches):
@@ -103,6 +114,9 @@ class _File:
         self._partition = dict(zip(task.partition_by, partition, strict=True))
         self._path = f"{directory(self._partition)}{task.batch:08d}-{uuid.uuid4().hex}.parquet"
         self._about: list[pq.FileMetaData] = []
+        self._group_rows = task.group_rows
+        self._held: list[pa.Table] = []
+        self._rows_held = self._bytes_held = 0
         make_directory(task.uri, directory(self._partition))
         self._files = filesystem(task.uri)
         self._out = self._files.open_output_stream(self._path)
@@ -115,10 +129,21 @@ class _File:
         return int(self._out.tell())
 
     def write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows)
+        self._held.append(rows)
+        self._rows_held += rows.num_rows
+        self._bytes_held += rows.nbytes
+        if self._rows_held >= self._group_rows or self._bytes_held >= GROUP_BYTES:
+            self._put_down()
+
+    def _put_down(self) -> None:
+        held, self._held = self._held, []
+        self._rows_held = self._bytes_held = 0
+        if held:
+            self._writer.write_table(pa.concat_tables(held))
 
     def close(self) -> dict[str, Any]:
         """Durable, and as it will be for ever."""
+        self._put_down()
         self._writer.close()
         size = self.size
         self._out.close()
