@@ -317,6 +317,43 @@ async def test_what_a_transaction_wrote_is_seen_together(client, topic):
 
 
 @pytest.mark.usefixtures("form")
+async def test_a_stream_of_batches_in_a_transaction_keeps_their_order(client, topic):
+    producer = client.producer(f"tx-{topic}")
+    await producer.init()
+    places = [(topic, 0), (topic, 1)]
+    for turn, end in enumerate(("commit", "abort", "commit")):
+        made = [(places[number % 2], batch(b"%d/%d" % (turn, number))) for number in range(40)]
+        appended = await producer.send_stream(places, made, in_flight=16)
+        assert len(appended) == 40
+        await producer.send({places[0]: batch(b"%d/end" % turn)})
+        await getattr(producer, end)()
+    for index, place in enumerate(places):
+        expected = [
+            value
+            for turn in (0, 2)
+            for value in [b"%d/%d" % (turn, number) for number in range(index, 40, 2)]
+            + [b"%d/end" % turn] * (not index)
+        ]
+        await sees_committed(client, place, expected)
+
+
+@pytest.mark.usefixtures("form")
+async def test_a_stream_that_fails_leaves_a_transaction_that_can_only_be_aborted(client, topic):
+    producer = client.producer(f"tx-{topic}")
+    await producer.init()
+    with pytest.raises(BrokerRefused):
+        await producer.send_stream(
+            [(topic, 0)], [((topic, 0), batch(b"half")), ((topic, 0), batch(b"too large" * 200_000))]
+        )
+    with pytest.raises(InvalidTransactionState, match="aborted"):
+        await producer.commit()
+    await producer.abort()
+    await producer.send_stream([(topic, 0)], [((topic, 0), batch(b"whole"))])
+    await producer.commit()
+    await sees_committed(client, (topic, 0), [b"whole"])
+
+
+@pytest.mark.usefixtures("form")
 async def test_an_aborted_transaction_is_skipped_and_the_next_goes_on(client, topic):
     producer = client.producer(f"tx-{topic}")
     await producer.init()

@@ -237,6 +237,15 @@ def test_a_stream_repeats_in_order_what_failed_behind_a_failure():
     assert leaders.logs[0].batches == [bytes(batch) for batch in batches]
 
 
+def test_a_stream_has_no_more_batches_on_their_way_to_a_partition_than_a_broker_knows_again():
+    script = make_script()
+    leaders = Leaders(script)
+    leaders.errors = [ConnectionLost()] * 5  # the sixth would be taken, with a hole before it
+    batches = [idempotent(n, b"%d" % n) for n in range(12)]
+    script.produce_stream([(AT, batch) for batch in batches], in_flight=100)
+    assert leaders.logs[0].batches == [bytes(batch) for batch in batches]
+
+
 def test_a_stream_of_plain_batches_keeps_order_by_going_one_at_a_time():
     script = make_script()
     leaders = Leaders(script)
