@@ -52,9 +52,7 @@ def session(master: str = "local[*]", app: str = "levada", *, log: Path | None =
     What Java and the executors of a local master write to stderr goes to the file `log`, if one is given.
     """
     java()
-    if "PYSPARK_PYTHON" not in os.environ:
-        os.environ["PYSPARK_PYTHON"] = sys.executable if local_cores(master) is None else _compiled_python()
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    _name_pythons(local=local_cores(master) is not None)
     from pyspark.sql import SparkSession
 
     wanted = {**settings(master), **conf}
@@ -99,6 +97,15 @@ def local_cores(master: str) -> int | None:
     if found[1] == "*":
         return os.cpu_count() or 1
     return int(found[1] or 1)
+
+
+def _name_pythons(*, local: bool) -> None:
+    """Which Python runs tasks, and which plans reads and commits writes, on this machine in any case."""
+    if {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"} <= os.environ.keys():
+        return
+    compiled = _compiled_python()
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", compiled)
+    os.environ.setdefault("PYSPARK_PYTHON", compiled if local else sys.executable)
 
 
 def _compiled_python() -> str:
