@@ -34,6 +34,8 @@ class Comparison:
     marker: str
     #: What the ratio is to, in a sentence.
     against: str
+    #: What the second column says of a line.
+    condition: str = "durability"
 
     @property
     def columns(self) -> dict[str, str]:
@@ -58,7 +60,7 @@ def ratio(row: Row) -> str:
 
 def table(comparison: Comparison, rows: Sequence[Row]) -> Table:
     shown = Table(title=comparison.title, title_justify="left")
-    for name in ("", "durability", "unit"):
+    for name in ("", comparison.condition, "unit"):
         shown.add_column(name)
     for name in (*comparison.columns.values(), "ratio", "target", "reached"):
         shown.add_column(name, justify="right")
@@ -111,7 +113,7 @@ def write(comparison: Comparison, rows: Sequence[Row], about: dict[str, Any], *,
 
 
 def markdown(comparison: Comparison, rows: Sequence[Row]) -> str:
-    names = ["", "durability", "unit", *comparison.columns.values(), "ratio", "target", "reached"]
+    names = ["", comparison.condition, "unit", *comparison.columns.values(), "ratio", "target", "reached"]
     sides = ["-"] * 3 + ["-:"] * (len(comparison.columns) + 2) + ["-"]
     lines = [_line(names), "|" + "|".join(sides) + "|"]
     for row in rows:

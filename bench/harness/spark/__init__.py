@@ -1,0 +1,1 @@
+"""Levada's Spark source and sink and Spark's own Kafka connector, doing the same work on the same topics."""
