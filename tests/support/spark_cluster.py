@@ -25,7 +25,7 @@ from support.guard import Daemon
 from support.jars import need
 from support.wait import wait_until
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
