@@ -87,35 +87,40 @@ def test_a_file_that_is_away_for_one_look_is_not_gone(tmp_path: Path) -> None:
     assert shelf.look() == {}
 
 
-@pytest.mark.parametrize("helper", ["_shared.py", "shared.py", "package/shared.py"])
-def test_what_others_import_is_a_part_of_them(tmp_path: Path, helper: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "helper"),
+    [
+        ("import _shared", "_shared.py"),
+        ("from shared import RATE", "shared.py"),
+        ("def late():\n    import shared", "shared.py"),
+        ("import package.rates as rates", "package/rates.py"),
+        ("from package import rates", "package/__init__.py"),
+        ("import between", "shared.py"),
+    ],
+)
+def test_what_a_file_imports_is_a_part_of_it_and_of_nobody_else(tmp_path: Path, line: str, helper: str) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").touch()
-    (tmp_path / "a.py").write_text("# a pipeline")
+    (tmp_path / "between.py").write_text("from shared import *")
+    (tmp_path / "a.py").write_text(line)
+    (tmp_path / "b.py").write_text("import json, levada.spark")
     (tmp_path / helper).write_text("RATE = 1")
     shelf = Directory(tmp_path)
-    before = dict(shelf.look())[str(tmp_path / "a.py")]
+    before = dict(shelf.look())
     (tmp_path / helper).write_text("RATE = 2")
-    assert settled(shelf)[str(tmp_path / "a.py")] != before
+    after = settled(shelf)
+    assert after[str(tmp_path / "a.py")] != before[str(tmp_path / "a.py")]
+    assert after[str(tmp_path / "b.py")] == before[str(tmp_path / "b.py")]
 
 
-def test_what_lies_in_no_package_is_nobodys_part(tmp_path: Path) -> None:
-    (tmp_path / "venv").mkdir()
-    (tmp_path / "a.py").write_text("# a pipeline")
-    (tmp_path / "venv" / "shared.py").write_text("RATE = 1")
+def test_a_file_that_comes_changes_no_other(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import json")
     shelf = Directory(tmp_path)
     before = dict(shelf.look())
-    (tmp_path / "venv" / "shared.py").write_text("RATE = 2")
-    assert settled(shelf) == before
-
-
-def test_one_pipeline_file_is_no_part_of_another(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("# a pipeline")
-    (tmp_path / "b.py").write_text("# a pipeline")
-    shelf = Directory(tmp_path)
-    before = dict(shelf.look())[str(tmp_path / "a.py")]
-    (tmp_path / "b.py").write_text("# another pipeline")
-    assert settled(shelf)[str(tmp_path / "a.py")] == before
+    (tmp_path / "b.py").write_text("raise RuntimeError")
+    (tmp_path / "c.py").write_text("def (")
+    after = settled(shelf)
+    assert len(after) == 3 and after.items() >= before.items()
 
 
 def test_a_file_is_loaded_with_what_it_declares(tmp_path: Path) -> None:

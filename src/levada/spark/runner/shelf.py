@@ -5,12 +5,13 @@ Code is read from the operator's directory only, never from a broker.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from levada.errors import InvalidConfig
 from levada.spark.pipelines.errors import NoPipelines
@@ -37,9 +38,9 @@ class Shelf(Protocol):
 class Directory:
     """The Python files of a directory, but for those whose names begin with _ or a dot.
 
-    What others import counts as a part of each: files that begin with _, those of packages, and those in which the word "pipeline"
-    does not stand. A change is seen once it has been the same for two looks, and a file is gone when two looks did not find it:
-    editors write in pieces, and move files about.
+    A file's version is its content, and that of what it imports of this directory: modules and packages, and theirs. A change is
+    seen once it has been the same for two looks, and a file is gone when two looks did not find it: editors write in pieces, and
+    move files about.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +49,7 @@ class Directory:
                 f"--pipelines {path}: {'is not a directory' if path.exists() else 'there is no such directory'}"
             )
         self.path = path.absolute()
-        self._contents: dict[Path, tuple[tuple[int, ...], bytes]] = {}
+        self._sources: dict[Path, _Source] = {}
         self._before: dict[str, str] | None = None
         self._held: dict[str, str] = {}
 
@@ -61,35 +62,36 @@ class Directory:
         return self._held
 
     def _versions(self) -> dict[str, str]:
-        files = sorted(self._files())
-        contents = {path: content for path in files if (content := self._content(path)) is not None}
-        self._contents = {path: self._contents[path] for path in contents}
-        shared = hashlib.sha256()
-        for path, content in contents.items():
-            if path.parent != self.path or path.name.startswith("_") or b"pipeline" not in content:
-                shared.update(str(path).encode() + b"\0" + content)
-        return {
-            str(path): hashlib.sha256(shared.digest() + content).hexdigest()[:12]
-            for path, content in contents.items()
-            if path.parent == self.path and not path.name.startswith("_")
-        }
+        before, self._sources = self._sources, {}
+        for path in self._files():
+            source = _read(path, before.get(path))
+            if source is not None:
+                self._sources[path] = source
+        units = [path for path in self._sources if path.parent == self.path and not path.name.startswith("_")]
+        return {str(path): self._version(path) for path in units}
 
-    def _files(self) -> Iterable[Path]:
+    def _files(self) -> Iterator[Path]:
+        """Of the directory and its packages."""
         for directory, below, names in os.walk(self.path, onerror=_raise):
             below[:] = [name for name in below if Path(directory, name, "__init__.py").is_file()]
             yield from (Path(directory, name) for name in names if name.endswith(".py") and not name.startswith("."))
 
-    def _content(self, path: Path) -> bytes | None:
-        """Read again only where it may be another; None where it has just gone."""
-        try:
-            facts = path.stat()
-            mark = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
-            known = self._contents.get(path)
-            if known is None or known[0] != mark:
-                self._contents[path] = known = (mark, path.read_bytes())
-            return known[1]
-        except FileNotFoundError:
-            return None
+    def _version(self, path: Path) -> str:
+        digest = hashlib.sha256()
+        for part in sorted(self._parts(path)):
+            digest.update(str(part).encode() + b"\0" + self._sources[part].content + b"\0")
+        return digest.hexdigest()[:12]
+
+    def _parts(self, path: Path) -> set[Path]:
+        """The file, and what it imports of this directory; a package as a whole."""
+        found, open_ends = {path}, [path]
+        while open_ends:
+            for name in self._sources[open_ends.pop()].imports:
+                package = self.path / name
+                more = {one for one in self._sources if one == package.with_suffix(".py") or package in one.parents}
+                open_ends += more - found
+                found |= more
+        return found
 
     def load(self, unit: str) -> Sequence[Runnable]:
         try:
@@ -156,6 +158,39 @@ class Lookout:
             self.seen, self.error = dict(self.shelf.look()), None
         except Exception as error:  # a directory that is not mounted, a broker that is away: the next look may tell
             self.error = error
+
+
+class _Source(NamedTuple):
+    """A file as it was last read."""
+
+    mark: tuple[int, ...]
+    content: bytes
+    #: First parts of the names of the modules it imports.
+    imports: frozenset[str]
+
+
+def _read(path: Path, known: _Source | None) -> _Source | None:
+    """Read again only where it may be another; None where it has just gone."""
+    try:
+        facts = path.stat()
+        mark = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+        if known is not None and known.mark == mark:
+            return known
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return _Source(mark, content, _imports(content))
+
+
+def _imports(content: bytes) -> frozenset[str]:
+    """None of what is no Python: loading it will say so."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):
+        return frozenset()
+    names = [one.name for each in ast.walk(tree) if isinstance(each, ast.Import) for one in each.names]
+    names += [each.module or "" for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) and not each.level]
+    return frozenset(name.partition(".")[0] for name in names if name)
 
 
 def _raise(error: OSError) -> None:
