@@ -43,7 +43,7 @@ def failed(what: str, error: BaseException, file: str) -> PipelineFailed:
     said = cause(error)
     if _SLOW_WORKER in said:
         return TooBusy(f"{what}: {TooBusy.__doc__} Try again.")
-    return PipelineFailed(f"{what}: {said}{place(error, file)}")
+    return PipelineFailed(f"{what}: {said}{'' if ', line ' in said else place(error, file)}")
 
 
 def place(error: BaseException, file: str) -> str:
