@@ -129,7 +129,7 @@ def test_killed_at_any_moment_each_offset_is_archived_once(
         _, owner, name, after = moments(archiver)[moment]
         kill(patched, owner, name, after=after)
         with pytest.raises(Killed):
-            archiver.step(all_there_is=True)
+            archiver.step(archiver.ends())
     archive_all(NoSpark(), cluster, archive)
     assert archived(archive) == expected(1000, 2)
     assert [offset for offset, _ in committed(cluster, archive).values()] == [500, 500]
@@ -155,7 +155,7 @@ def test_killed_again_and_again_while_records_come_and_files_are_put_together(cl
                 _, owner, name, after = chance.choice(moments(archiver))
                 kill(patched, owner, name, after=after)
             try:
-                while archiver.step(all_there_is=True):
+                while archiver.step(archiver.ends()):
                     pass
             except Killed:
                 continue
@@ -182,9 +182,24 @@ def test_of_two_archivers_of_one_topic_one_is_heard(
             return done
 
         monkeypatch.setattr(slow, "_run", overtaken)
-        assert slow.step(all_there_is=True)
+        assert slow.step(slow.ends())
     assert archived(archive) == expected(1000, 2)
     assert slow.progress.rows == 0
+
+
+def test_once_ends_though_records_keep_coming(cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = make(2)
+    fill(cluster, archive.topic, 0, 1000, 2)
+    archiving = Archiving(NoSpark(), cluster, archive, EAGER)  # type: ignore[arg-type]
+    run, more = archiving._archiver._run, iter(range(1000, 10_000, 100))
+
+    def meanwhile(ranges: Any) -> Any:
+        fill(cluster, archive.topic, next(more), 100, 2)
+        return run(ranges)
+
+    monkeypatch.setattr(archiving._archiver, "_run", meanwhile)
+    archiving.run_once()
+    assert archived(archive) == expected(1000, 2)
 
 
 def test_new_partitions_are_archived_too(cluster: Cluster, make: Make) -> None:
@@ -235,7 +250,7 @@ def test_a_topic_made_again_while_it_is_read_does_not_get_into_the_history_of_th
             return run(ranges)
 
         monkeypatch.setattr(archiver, "_run", replaced)
-        archiver.step(all_there_is=True)
+        archiver.step(archiver.ends())
     assert archived(archive) == []
     assert committed(cluster, archive) == {}
 
@@ -255,7 +270,7 @@ def test_what_somebody_else_archived_before_it_was_deleted_is_not_lost(
             return run(ranges)
 
         monkeypatch.setattr(slow, "_run", late)
-        slow.step(all_there_is=True)
+        slow.step(slow.ends())
         [stand] = stands(client, [archive])
     assert (stand.lost, slow.progress.lost) == ([], [])
     assert archived(archive) == expected(100, 1)
@@ -316,7 +331,7 @@ def test_a_table_that_cannot_be_shared_is_told(
 
         monkeypatch.setattr(archiver, "_run", elsewhere)
         with pytest.raises(Exception, match="that the driver and all executors share"):
-            archiver.step(all_there_is=True)
+            archiver.step(archiver.ends())
     assert committed(cluster, archive) == {}
 
 

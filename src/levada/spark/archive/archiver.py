@@ -74,9 +74,16 @@ class Archiver:
         #: Open after the first step.
         self.table: ArchiveTable | None = None
 
-    def step(self, *, all_there_is: bool = False) -> bool:
-        """Archive what is due; False where nothing was. Durable when it returns, and retention may go on.
+    def ends(self) -> dict[int, int]:
+        """Where the logs of the partitions end now."""
+        topic = self.archive.topic
+        partitions = [one.partition for one in self._client.topics([topic])[topic].partitions]
+        return {partition: one.end for partition, one in held(self._client, topic, partitions).items()}
 
+    def step(self, up_to: Mapping[int, int] | None = None) -> bool:
+        """Archive what is due; False where nothing was. With `up_to`, all below these offsets is due, and nothing else.
+
+        Durable when it returns, and retention may go on.
         WrongTable, AheadOfLog, NotShared and other ArchiveErrors; ClientError while the broker is away; what Spark raises.
         """
         topic = self.archive.topic
@@ -86,7 +93,9 @@ class Archiver:
         archived = {one: table.next_offset(one) for one in partitions}
         self._tell(archived)
         log = held(self._client, topic, partitions)
-        plans = plan(topic, archived, log, self._since, time.monotonic(), self._limits, all_there_is=all_there_is)
+        if up_to is not None:
+            log = {one: _before(log[one], max(up_to.get(one, 0), archived[one] or 0)) for one in partitions}
+        plans = plan(topic, archived, log, self._since, time.monotonic(), self._limits, all_there_is=up_to is not None)
         self._since = plans.since
         self.progress.lag = plans.waiting
         if not plans.ranges and not plans.lost:
@@ -193,6 +202,11 @@ class Archiver:
         progress.files += len(files)
         progress.commits += 1
         progress.last_rows, progress.last_s = rows, seconds
+
+
+def _before(log: Held, end: int) -> Held:
+    """As if the log ended here, if it goes further."""
+    return Held(log.start, max(log.start, min(log.end, end)))
 
 
 def held(client: BlockingClient, topic: str, partitions: Sequence[int]) -> dict[int, Held]:

@@ -93,7 +93,8 @@ class Archiving:
     def run_once(self) -> None:
         """Archive all there is now, here, and end. Whatever is wrong is raised."""
         with closing(self._client):
-            while not self._stopping.is_set() and self._archiver.step(all_there_is=True):
+            ends = self._archiver.ends()
+            while not self._stopping.is_set() and self._archiver.step(ends):
                 pass
 
     def _guarded(self) -> None:
