@@ -35,7 +35,9 @@ SEED = int(os.environ.get("LEVADA_KILL_SEED", "0")) or random.randrange(1 << 30)
 PARTITIONS = 4
 #: Records a round, and how many of them a micro-batch takes: so that there is always a batch under way to be killed in.
 ROUND_RECORDS, BATCH_RECORDS = 4_000, 400
-SETTLE_S = 120.0
+SETTLE_S = 300.0
+
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def start(
 
 
 def begin(spark: Any, *arguments: Any) -> None:
-    start(spark, *arguments)
+    spark.begun = start(spark, *arguments)
 
 
 def finish(spark: Any, *arguments: Any) -> None:
@@ -64,12 +66,9 @@ def finish(spark: Any, *arguments: Any) -> None:
 
 
 def ending(spark: Any) -> str:
-    """Wait until the query ends; why it did."""
-    query = next(iter(spark.streams.active), None)
-    if query is None:
-        return "no query runs"
+    """Wait until the query that was begun ends; why it did."""
     try:
-        query.awaitTermination()
+        spark.begun.awaitTermination()
     except Exception as error:
         return str(error)
     return "it ended by itself"
@@ -115,13 +114,13 @@ def test_41_the_driver_killed_at_any_moment(either: Broker, client: Client, topi
         sent += feed(client, topic, len(sent), ROUND_RECORDS)
         before = ends(either.bootstrap, target, READ_UNCOMMITTED)
         with SparkProcess(tmp_path / f"driver-{turn}") as driver:
-            driver.run(begin, *work)
+            driver.run(begin, *work, timeout_s=SETTLE_S)
             wait_until(lambda: ends(either.bootstrap, target, READ_UNCOMMITTED) > before, SETTLE_S, driver.text)  # noqa: B023
             time.sleep(chance.uniform(0, 1.5))  # anywhere in a batch
             signalled(tree(driver), signal.SIGKILL)
         assert not Counter(copied(client, target)) - Counter(sent), f"seed {SEED}, round {turn}"
     with SparkProcess(tmp_path / "last") as driver:
-        driver.run(finish, *work)
+        driver.run(finish, *work, timeout_s=SETTLE_S)
     assert copied(client, target) == Counter(sent), f"seed {SEED}"
 
 
@@ -169,17 +168,19 @@ def test_42_the_older_of_two_drivers_is_fenced_and_nothing_of_its_open_batch_is_
     sent = feed(client, topic, 0, 40 * BATCH_RECORDS)
     older, newer = tmp_path / "older", tmp_path / "newer"
 
-    def is_open() -> bool:
-        uncommitted = ends(either.bootstrap, target, READ_UNCOMMITTED)
-        return uncommitted > ends(either.bootstrap, target, READ_COMMITTED)
+    with SparkProcess(tmp_path / "driver") as driver, BlockingClient(either.bootstrap) as asking:
+        places = dict.fromkeys(((target, index) for index in range(PARTITIONS)), LATEST)
+        work = (either.bootstrap, topic, target, str(older), {"sinkId": target})
+        driver.run(begin, *work, timeout_s=SETTLE_S)
 
-    with SparkProcess(tmp_path / "driver") as driver:
-        driver.run(begin, either.bootstrap, topic, target, str(older), {"sinkId": target})
+        def is_open() -> bool:
+            return asking.list_offsets(places) != asking.list_offsets(places, isolation=READ_COMMITTED)
 
         def stopped_within_a_batch() -> bool:
-            everybody = tree(driver)
-            if not is_open():
-                return False
+            everybody, until = tree(driver), time.monotonic() + 1
+            while not is_open():
+                if time.monotonic() > until:
+                    return False
             signalled(everybody, signal.SIGSTOP)
             if is_open():
                 return True

@@ -1,4 +1,4 @@
-"""41 again, many more times: the sink's own part of a driver, without Spark around it, killed −9 at random moments, and its broker too.
+"""41 and 42 again, without Spark: the sink's own part of a driver, killed −9 at random moments many times over, and its broker too.
 
 LEVADA_KILL_ROUNDS says how often, ten times over; LEVADA_KILL_SEED at which moments.
 """
@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from levada.spark.options.cluster import Cluster
+from levada.spark.sink import commit, stage
+from levada.spark.sink.claims import Asking, SinkFenced
+from levada.spark.sink.commit import Commit
+from levada.spark.sink.stage import Source, hold
+from levada.spark.sink.staged import StageKey
+from support.batches import make_batch
 from support.brokers import Broker
 from support.driver import Client, Driver
 from support.kafka import KafkaBroker
@@ -69,3 +79,44 @@ def test_41_a_broker_killed_within_commits(
         batches = sink.done + 3
         sink.finish(batches)
         check(client, topic, batches)
+
+
+def staged_batch(cluster: Cluster, topic: str, value: bytes) -> Source:
+    """Two pieces for one task, so that there is a moment between them."""
+    pieces = [(topic, partition, make_batch(3, value=value).view, 3) for partition in range(2)]
+    with cluster.client() as client:
+        return hold(client, StageKey(topic, 0, 0, 0, value.decode(), 0), pieces)
+
+
+def test_42_the_older_of_two_drivers_is_fenced_in_the_middle_of_its_batch(
+    either: Broker, drivers: Callable[[str], Driver], topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, cluster = Client(drivers("librdkafka"), either.bootstrap), Cluster({"bootstrap": either.bootstrap})
+    client.create(topic, 2)
+    older, newer = (staged_batch(cluster, topic, value) for value in (b"older", b"newer"))
+    within, go_on = threading.Event(), threading.Event()
+
+    def copied(*arguments: Any) -> Iterator[Any]:
+        pieces = stage.staged(*arguments)
+        if threading.current_thread() is not threading.main_thread():
+            yield next(pieces)
+            within.set()
+            assert go_on.wait(SETTLE_S)
+        yield from pieces
+
+    monkeypatch.setattr(commit, "staged", copied)
+
+    def make_visible(source: Source, run: str) -> bool:
+        return Commit(cluster, Asking(topic, 0, 0, "query", run), [source], counted=True).run()
+
+    with ThreadPoolExecutor(1) as threads:
+        outcome = threads.submit(make_visible, older, "older")
+        assert within.wait(SETTLE_S)
+        assert make_visible(newer, "newer")
+        go_on.set()
+        with pytest.raises(SinkFenced, match="run newer has taken over from this run, older"):
+            outcome.result(SETTLE_S)
+    with pytest.raises(SinkFenced, match="run newer has taken over from this run, older"):
+        make_visible(older, "older")
+    assert {record.value for record in client.consume(topic, committed=True)} == {b"newer-0", b"newer-1", b"newer-2"}
+    assert len(client.consume(topic, committed=True)) == 6
