@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from levada.client.lanes import Lanes
 from levada.client.route import REQUEST_BYTES_MAX
 from levada.engine.embedded.partition import Partition
 from levada.errors import ConnectionLost, InvalidRequest, RecordTooLarge, StorageFailed, UnknownTopic
+from levada.fronts.rpc.memory import BYTES_MAX
 from levada.routing import ROUTERS
 from levada.testing import ThreadBroker, broker
+from support.broker import running as running_here
 from support.native import FACES, connected
 
 
@@ -211,6 +214,25 @@ async def test_the_largest_record_that_is_not_refused_is_stored(client: Any) -> 
     size = REQUEST_BYTES_MAX - 8_192
     async with client.producer(buffer_bytes=2 * REQUEST_BYTES_MAX) as producer:
         assert (await (await producer.publish("t", bytes(size)))).offset == 0
+
+
+async def test_a_producer_outlives_a_broker_that_reads_nothing_for_longer_than_an_answer_may_take(
+    tmp_path: Path,
+) -> None:
+    """What it writes then is cut off in the middle, and sent again."""
+    async with running_here(tmp_path, {"max.message.bytes": "20000000"}) as server:
+        assert server._rpc is not None
+        memory = server._rpc.calls.memory
+        async with levada.aio.connect("{}:{}".format(*server.addresses["grpc"])) as client:
+            await client.manager.create_topic("t")
+            memory.take(BYTES_MAX)
+            async with client.producer(request_timeout_ms=200) as producer:
+                delivery = await producer.publish("t", bytes(5_000_000))
+                await asyncio.sleep(1)
+                memory.give(BYTES_MAX)
+                async with asyncio.timeout(60):
+                    assert (await delivery).offset == 0
+            assert len(await client.read("t", 0)) == 1
 
 
 def test_flush_waits_for_what_was_published_before_it_alone(running: ThreadBroker) -> None:

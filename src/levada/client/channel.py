@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from levada.client.refusals import is_passing, of_rpc, unreachable
-from levada.errors import InvalidRequest, LevadaError, Overloaded
+from levada.errors import ConnectionLost, InvalidRequest, LevadaError, Overloaded
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -117,6 +117,8 @@ class Stream:
     async def write(self, request: Message) -> None:
         try:
             await self._call.write(request)
+        except asyncio.CancelledError:
+            raise self._cancelled() from None
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
             raise await self._why(error) from None
 
@@ -124,6 +126,8 @@ class Stream:
         """The next answer; None when the broker has ended the call in order."""
         try:
             answer = await self._call.read()
+        except asyncio.CancelledError:
+            raise self._cancelled() from None
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
             raise await self._why(error) from None
         if answer is not grpc.aio.EOF:
@@ -140,6 +144,13 @@ class Stream:
 
     def cancel(self) -> None:
         self._call.cancel()
+
+    def _cancelled(self) -> BaseException:
+        """Whoever writes or reads when the call is cancelled gets a CancelledError of gRPC's: it is not he who is to end."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            return asyncio.CancelledError()
+        return ConnectionLost(f"the call to {self._address} was ended")
 
     async def _why(self, error: Exception) -> LevadaError:
         """A write says only that the call is over; the call says why."""
