@@ -140,7 +140,7 @@ def test_a_pipeline_from_the_command_line(cluster: SparkCluster, levada: LevadaB
     command = [str(COMMAND), "pipeline", "run", file, "--once", "--json", "--master", cluster.master]
     command += ["--bootstrap", levada.bootstrap, "--home", str(home)]
     here = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path)}
-    done = subprocess.run(command, env=here, cwd=tmp_path, capture_output=True, text=True, timeout=170)
+    done = subprocess.run(command, env=here, cwd=tmp_path, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     assert told(received(levada.bootstrap, target, PARTITIONS)) == shouted(200)
     assert told(table(home, target)) == shouted(200)
