@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from support.levada import LevadaBroker
 
 ROUNDS = int(os.environ.get("LEVADA_KILL_ROUNDS", "2"))
-RECORDS = 2000
-#: So many records a batch: a run of all of it would be hundreds of transactions.
-BATCH = 10
-START_S = 300
+RECORDS = 1000
+#: So many records a batch: a run of all of it would be fifty transactions.
+BATCH = 20
+START_S = 600
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -18,14 +18,15 @@ def summary(identities: Ints, window_ms: int | None) -> dict[str, Any]:
     """Out of hash, hash, offset, time and partition: all records of some identities. For JSON. Of `window_ms`, see `Duplicates`."""
     if not identities.shape[1]:
         return {}
-    held = identities[:, np.lexsort((identities[2], identities[4], identities[1], identities[0]))]
+    found: dict[str, Any] = {"told": identities.shape[1], "identities": 0, "repeats": 0, "within_window": 0}
+    held = _alike(identities)
     one, other, offsets, times, partitions = held
-    begins = np.flatnonzero(np.concatenate(([True], (np.diff(one) != 0) | (np.diff(other) != 0))))
+    begins = np.flatnonzero(np.concatenate(([True], (one[1:] != one[:-1]) | (other[1:] != other[:-1]))))
     counts = np.diff(np.append(begins, len(one)))
     several = counts > 1
-    found = {"told": len(one), "identities": int(several.sum()), "repeats": int((counts - 1).sum()), "within_window": 0}
-    if not found["identities"]:
+    if not several.any():
         return found
+    found |= {"identities": int(several.sum()), "repeats": int((counts - 1).sum())}
     if window_ms is not None:
         spread = np.maximum.reduceat(times, begins) - np.minimum.reduceat(times, begins)
         found["within_window"] = int((counts - 1)[several & (spread <= window_ms)].sum())
@@ -36,6 +37,15 @@ def summary(identities: Ints, window_ms: int | None) -> dict[str, Any]:
         places = [[int(partitions[row]), int(offsets[row])] for row in (first, last)]
         examples.append([int(counts[at]), *places])
     return {**found, "examples": examples}
+
+
+def _alike(identities: Ints) -> Ints:
+    """Only those whose first hash another one has too, sorted: most often there are few, and the others need no second look."""
+    order = np.argsort(identities[0])
+    same = identities[0][order][1:] == identities[0][order][:-1]
+    chosen = order[np.concatenate((same, [False])) | np.concatenate(([False], same))]
+    few = identities[:, chosen]
+    return few[:, np.lexsort((few[2], few[4], few[1], few[0]))]
 
 
 def merged(what: str, parts: Iterable[Mapping[str, Any]]) -> Duplicates:

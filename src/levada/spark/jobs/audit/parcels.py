@@ -29,11 +29,12 @@ ROWS: Final = 1 << 18
 #: A bucket's records fit into memory: so many of them, in a topic of so many.
 _BUCKET_RECORDS: Final = 500_000
 _BUCKETS_MIN: Final = 256
+_BUCKETS_MAX: Final = 1 << 16
 _SEEDS: Final = (1, 2)
 
 
 def buckets_for(offsets: int) -> int:
-    return max(_BUCKETS_MIN, -(-offsets // _BUCKET_RECORDS))
+    return min(_BUCKETS_MAX, max(_BUCKETS_MIN, -(-offsets // _BUCKET_RECORDS)))
 
 
 class Packing:
@@ -123,16 +124,16 @@ def _bucketed_identities(held: Sequence[Ints], buckets: int) -> dict[int, bytes]
     }
 
 
-def _bucket(hashes: Any, buckets: int) -> Ints:
-    found: Ints = ((hashes >> np.uint64(32)) % np.uint64(buckets)).astype(np.int64)
-    return found
+def _bucket(hashes: Any, buckets: int) -> Any:
+    """Numbers of two bytes are sorted four times as fast as larger ones."""
+    return ((hashes >> np.uint64(32)) % np.uint64(buckets)).astype(np.uint16)
 
 
-def _stretches(ordered: Ints) -> Iterator[tuple[int, int, int]]:
+def _stretches(ordered: Any) -> Iterator[tuple[int, int, int]]:
     """(value, begin, end) of stretches of the same value."""
     if not len(ordered):
         return
-    edges = np.flatnonzero(np.diff(ordered)) + 1
+    edges = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     begins, ends = [0, *edges.tolist()], [*edges.tolist(), len(ordered)]
     for begin, end in zip(begins, ends, strict=True):
         yield int(ordered[begin]), begin, end
