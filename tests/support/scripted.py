@@ -121,20 +121,20 @@ class ScriptedProducer(TransactionalCalls):
 
 
 class Partition:
-    """A leader's log, with Kafka's rule for producers: the next sequence, or a repeat. Batches count as one offset each."""
+    """A leader's log, with Kafka's rule for producers: any sequence at first, then the next, or a repeat. Batches count as one offset each."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
-        self.next_sequence = 0
+        self.next_sequence: int | None = None
 
     def append(self, batch: bytes) -> tuple[int, int]:
         """(error code, base offset)"""
         sequence, count = struct.unpack_from(">ii", batch, 53)
-        if 0 <= sequence < self.next_sequence:
+        if sequence >= 0 and batch in self.batches:
             return 0, self.batches.index(batch)
-        if sequence > self.next_sequence:
+        if sequence >= 0 and self.next_sequence not in (None, sequence):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         if sequence >= 0:
-            self.next_sequence += count
+            self.next_sequence = sequence + count
         self.batches.append(batch)
         return 0, len(self.batches) - 1

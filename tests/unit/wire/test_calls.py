@@ -246,6 +246,16 @@ def test_a_stream_has_no_more_batches_on_their_way_to_a_partition_than_a_broker_
     assert leaders.logs[0].batches == [bytes(batch) for batch in batches]
 
 
+def test_a_stream_waits_for_its_first_batch_in_a_partition():
+    """A second one would be taken though the first is refused: nothing is known of its producer there."""
+    script = make_script()
+    leaders = Leaders(script)
+    leaders.errors = [{"error_code": 6}, None]
+    batches = [idempotent(n, b"%d" % n) for n in range(4)]
+    script.produce_stream([(AT, batch) for batch in batches], in_flight=100)
+    assert leaders.logs[0].batches == [bytes(batch) for batch in batches]
+
+
 def test_a_stream_of_plain_batches_keeps_order_by_going_one_at_a_time():
     script = make_script()
     leaders = Leaders(script)

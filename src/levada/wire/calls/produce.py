@@ -83,8 +83,9 @@ class ProduceCalls(Core):
     ) -> Steps[list[Appended]]:
         """Append batches as fast as the brokers take them, up to `in_flight` requests ahead; answers in the order given.
 
-        The order within a partition is kept, whatever fails on the way: at most five batches are on their way to a partition, and
-        those without a producer id go one at a time. `timeout_ms` is for each batch.
+        The order within a partition is kept, whatever fails on the way: at most five batches are on their way to a partition, one until
+        a first is there, since a partition takes a producer it does not know at any sequence; and those without a producer id go one at
+        a time. `timeout_ms` is for each batch.
         """
         return (yield from self._produce_stream(batches, in_flight, Manner(acks, timeout_ms)))
 
@@ -93,10 +94,12 @@ class ProduceCalls(Core):
     ) -> Steps[list[Appended]]:
         appended: dict[int, Appended] = {}
         flying: deque[_Flying] = deque()
+        begun: set[TopicPartition] = set()
         for turn, (place, batch) in enumerate(batches):
             at = TopicPartition(*place)
-            in_partition = _REMEMBERED if is_idempotent(batch) else 1
+            in_partition = _REMEMBERED if at in begun and is_idempotent(batch) else 1
             while len(flying) >= in_flight or sum(one.at == at for one in flying) >= in_partition:
+                begun.add(flying[0].at)  # it has landed afterwards, or all of this fails
                 yield from self._land(flying, appended, manner)
             try:
                 ticket = yield from self._take_off(at, batch, manner)
