@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from levada.v1 import stream_pb2 as pb
 from levada.wire import codec, produce
 from levada.wire.apis import ApiKey
 from levada.wire.client import Client
+from levada.wire.codes import ErrorCode
 from levada.wire.effects import Post, Send, Steps, Wait
 from levada.wire.primitives import Buffer
 
@@ -32,6 +33,10 @@ PUBLISH_STREAM: Final = f"{STREAM}/PublishStream"
 #: A port that could not be used is tried again after so long.
 _AGAIN_S: Final = 5.0
 _CONNECT_MS: Final = 3_000
+#: Refusals that do not exclude that the batch is in the log.
+_MAY_BE_STORED: Final = frozenset(
+    (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+)
 #: Kafka's answers do not say how many partitions a topic has: it is asked for so often.
 _FRESH_S: Final = 5.0
 
@@ -48,16 +53,33 @@ class Shortcut:
     def link(self) -> _Link | None:
         """The connection, once there is one; until then it is looked for, and gRPC is there."""
         if self._link is None and self._finding is None and time.monotonic() >= self._not_before:
-            self._finding = asyncio.ensure_future(self._find())
-            self._finding.add_done_callback(lambda _: setattr(self, "_finding", None))
+            self._busy_with(self._find())
         return self._link
 
     def lost(self, link: _Link) -> None:
         """The connection is gone: the next use looks for it again, if the broker is there again."""
         if self._link is link:
             self._link = None
-            self._finding = asyncio.ensure_future(link.client.close())
-            self._finding.add_done_callback(lambda _: setattr(self, "_finding", None))
+            self._busy_with(link.client.close())
+
+    def _busy_with(self, work: Coroutine[Any, Any, None]) -> None:
+        """Looking for a connection or closing one: one at a time, and `close` waits for it."""
+
+        async def one_after_the_other(before: asyncio.Task[None] | None) -> None:
+            try:
+                if before is not None:
+                    await asyncio.wait([before])
+                await work
+            finally:
+                work.close()
+
+        task = self._finding = asyncio.ensure_future(one_after_the_other(self._finding))
+
+        def done(_: object) -> None:
+            if self._finding is task:
+                self._finding = None
+
+        task.add_done_callback(done)
 
     async def _find(self) -> None:
         self._not_before = time.monotonic() + _AGAIN_S
@@ -227,6 +249,10 @@ class Conversation:
                 pb.Position(partition=each.partition, offset=offsets[each.partition]) for each in request.batches
             ]
             return pb.PublishResponse(id=request.id, positions=positions)
+        codes = {each.error_code for topic in message.responses for each in topic.partition_responses}
+        if codes & _MAY_BE_STORED:
+            self._shortcut.lost(link)
+            raise ConnectionLost(f"topic {request.topic}: the broker could not say whether a batch is stored")
         # Refused. Over gRPC the refusal is the contract's, with all it has to say; or it is none any more.
         self._routes.doubt(request.topic)
         await self._grpc().write(request)
