@@ -90,6 +90,7 @@ def test_every_file_the_architecture_names_exists() -> None:
     named = set(re.findall(r"[a-z_0-9/]+\.(?:py|proto)\b", ARCHITECTURE))
     assert "engine/embedded/partition.py" in named
     found = [path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.*")]
+    found += [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")]
     assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in found)] == []
 
 
