@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from levada.client.refusals import is_passing, of_rpc, unreachable
-from levada.errors import ConnectionLost, InvalidRequest, LevadaError, Overloaded
+from levada.errors import InvalidRequest, LevadaError, Overloaded
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -117,18 +117,14 @@ class Stream:
     async def write(self, request: Message) -> None:
         try:
             await self._call.write(request)
-        except asyncio.CancelledError:
-            raise self._cancelled() from None
-        except (grpc.RpcError, asyncio.InvalidStateError) as error:
+        except (grpc.RpcError, asyncio.InvalidStateError, asyncio.CancelledError) as error:
             raise await self._why(error) from None
 
     async def read(self) -> Any:
         """The next answer; None when the broker has ended the call in order."""
         try:
             answer = await self._call.read()
-        except asyncio.CancelledError:
-            raise self._cancelled() from None
-        except (grpc.RpcError, asyncio.InvalidStateError) as error:
+        except (grpc.RpcError, asyncio.InvalidStateError, asyncio.CancelledError) as error:
             raise await self._why(error) from None
         if answer is not grpc.aio.EOF:
             return answer
@@ -145,15 +141,14 @@ class Stream:
     def cancel(self) -> None:
         self._call.cancel()
 
-    def _cancelled(self) -> BaseException:
-        """Whoever writes or reads when the call is cancelled gets a CancelledError of gRPC's: it is not he who is to end."""
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            return asyncio.CancelledError()
-        return ConnectionLost(f"the call to {self._address} was ended")
+    async def _why(self, error: BaseException) -> BaseException:
+        """A write says only that the call is over; the call says why.
 
-    async def _why(self, error: Exception) -> LevadaError:
-        """A write says only that the call is over; the call says why."""
+        Whoever writes or reads when the call is cancelled gets a CancelledError of gRPC's. It is not he who is to end, unless he was told so himself.
+        """
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            return error
         if isinstance(error, grpc.aio.AioRpcError):
             return of_rpc(error, self._address)
         code = await self._call.code()
