@@ -10,11 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from levada.spark.archive import vacancy
 from levada.spark.archive.compaction import Merge, Sizes, check_rows, merged, planned, runs
 from levada.spark.archive.history import Tables, pieces
 from levada.spark.archive.layout import STORED, TYPED, Written, is_ours, stats
 from levada.spark.archive.place import ArchiveError, NotShared
 from levada.spark.archive.table import Archived, ArchiveTable, Overtaken, Whose, WrongTable, merge
+from levada.spark.archive.vacancy import Occupied
 from levada.spark.archive.wanted import Typed
 from levada.spark.archive.writing import write_files
 from levada.spark.columns.schema import schema_of
@@ -49,7 +51,7 @@ def written(place: str, partition: int, first: int, count: int, typed: Typed = R
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A directory; and one that is spoken to as an object store is."""
     if request.param == "object store":
-        for module in ("place", "table"):
+        for module in ("place", "table", "vacancy"):
             monkeypatch.setattr(f"levada.spark.archive.{module}.local_path", lambda place: None)
     return str(tmp_path / "lake" / "t")
 
@@ -168,6 +170,36 @@ def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ArchiveError, match=r"file/t cannot be"):
         ArchiveTable.open(str(tmp_path / "file" / "t"), WHOSE, RAW)
+
+
+def test_a_place_that_holds_anything_is_left_alone(place: str) -> None:
+    Path(place).mkdir(parents=True)
+    Path(place, "accounts.csv").write_text("somebody's")
+    with pytest.raises(
+        Occupied, match=r"is not empty and holds no archive: accounts\.csv is there\. Give levada\.archive"
+    ):
+        ArchiveTable.open(place, WHOSE, RAW)
+    assert [one.name for one in Path(place).iterdir()] == ["accounts.csv"]
+
+
+def test_an_archive_is_neither_within_another_table_nor_around_one(tmp_path: Path) -> None:
+    outer, inner = tmp_path / "lake", tmp_path / "lake" / "orders"
+    ArchiveTable.open(str(inner), WHOSE, RAW)
+    with pytest.raises(Occupied, match="orders is there"):
+        ArchiveTable.open(str(outer), Whose("u", "id-2"), RAW)
+    below = inner / "partition=0"
+    with pytest.raises(Occupied, match=rf"{below} lies within {inner}, which is a Delta table"):
+        ArchiveTable.open(str(below), Whose("u", "id-2"), RAW)
+    assert not below.exists()
+
+
+def test_what_a_crash_left_of_making_a_table_is_no_hindrance(place: str) -> None:
+    Path(place, "_delta_log").mkdir(parents=True)
+    assert ArchiveTable.open(place, WHOSE, RAW).next_offset(0) is None
+
+
+def test_in_an_object_store_the_tables_above_are_looked_for_up_to_the_bucket() -> None:
+    assert list(vacancy._above("s3://lake/orders/eu")) == ["s3://lake/orders", "s3://lake"]
 
 
 # Others read it
@@ -348,6 +380,19 @@ def test_vacuum_removes_what_nobody_names(table: ArchiveTable) -> None:
     assert len(table.vacuum(0)) == 4
     assert not Path(table.place, orphan.path).exists()
     assert offsets(table, 0, 0, 100) == list(range(30))
+
+
+def test_vacuum_removes_nothing_that_is_not_its_own(table: ArchiveTable) -> None:
+    fill(table, 0, 10)
+    [orphan] = written(table.place, 0, 30, 5)
+    name = Path(orphan.path).name
+    others = ["notes.csv", "partition=0/part-0.parquet", f"inner/partition=0/{name}", f"partition=0/deep/{name}", name]
+    for other in others:
+        path = Path(table.place, other)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("somebody's")
+    assert table.vacuum(0) == [orphan.path]
+    assert all(Path(table.place, other).exists() for other in others)
 
 
 # Writing

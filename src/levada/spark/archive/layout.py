@@ -73,6 +73,11 @@ def is_ours(path: str) -> bool:
     return re.search(r"(^|/)\d{20}-[0-9a-f]{32}\.parquet$", path) is not None
 
 
+def is_own(path: str) -> bool:
+    """Whether a path under the table is one that only we can have given: `new_name`, and nothing deeper or elsewhere."""
+    return re.fullmatch(r"partition=\d+/\d{20}-[0-9a-f]{32}\.parquet", path) is not None
+
+
 def app_id(topic_id: str, partition: int) -> str:
     """Whose `txn` says how far a partition is archived."""
     return f"levada.archive/{topic_id}/{partition}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
@@ -22,10 +23,12 @@ from levada.spark.archive.layout import (
     TOPIC_NAME,
     Written,
     app_id,
+    is_own,
     stats,
     table_schema,
 )
-from levada.spark.archive.place import ArchiveError, local_path, settle, sync
+from levada.spark.archive.place import ArchiveError, filesystem, local_path, settle, sync
+from levada.spark.archive.vacancy import Occupied, check_vacant
 from levada.spark.archive.wanted import Typed
 
 #: Others commit at the same time now and then, and never for long.
@@ -71,7 +74,7 @@ class ArchiveTable:
 
     @classmethod
     def open(cls, place: str, whose: Whose, typed: Typed) -> Self:
-        """The table, made where there is none. WrongTable where it is another topic's, or holds other columns."""
+        """The table, made where there is none. WrongTable where it is another topic's, or holds other columns; Occupied."""
         table = found(place)
         if table is None:
             table = _created(place, whose, typed)
@@ -211,8 +214,15 @@ class ArchiveTable:
         settle(self.place, f"_delta_log/{version:020d}.json")
 
     def vacuum(self, retention_hours: int) -> list[str]:
-        """Remove files that no version of the last hours names, those of writers that crashed too."""
-        return self._table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=True)
+        """Remove files that no version of the last hours names, those of writers that crashed too, and say which. Ours alone."""
+        unnamed = self._table.vacuum(retention_hours, dry_run=True, enforce_retention_duration=False, full=True)
+        files = filesystem(self.place)
+        removed = []
+        for path in filter(is_own, unnamed):
+            with suppress(FileNotFoundError):  # somebody else was faster
+                files.delete_file(path)
+                removed.append(path)
+        return removed
 
 
 def found(place: str) -> DeltaTable | None:
@@ -231,6 +241,7 @@ def found(place: str) -> DeltaTable | None:
 def _created(place: str, whose: Whose, typed: Typed) -> DeltaTable:
     path = local_path(place)
     try:
+        check_vacant(place)
         if path is not None:
             path.mkdir(parents=True, exist_ok=True)
         DeltaTable.create(
@@ -243,6 +254,11 @@ def _created(place: str, whose: Whose, typed: Typed) -> DeltaTable:
             configuration={**_SETTINGS, TOPIC_NAME: whose.topic, TOPIC_ID: whose.topic_id},
             raise_if_key_not_exists=False,
         )
+    except Occupied:
+        table = found(place)  # unless somebody else has made it this moment
+        if table is None:
+            raise
+        return table
     except (DeltaError, OSError) as reason:
         raise ArchiveError(f"the archive {place} cannot be made: {reason}") from reason
     if path is not None:
