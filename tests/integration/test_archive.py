@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from levada.engine.names import ARCHIVE_GROUP
 from levada.spark.archive.archiver import Archiver
@@ -22,7 +24,11 @@ from levada.spark.archive.running import Archiving, tidy
 from levada.spark.archive.status import stands
 from levada.spark.archive.table import ArchiveTable, Whose, WrongTable
 from levada.spark.archive.wanted import Archive
+from levada.spark.batch import BatchReader
+from levada.spark.losses import DELETED, DataLost, Lost, lost_in
 from levada.spark.options.cluster import Cluster
+from levada.spark.options.source import SourceOptions
+from levada.spark.stream import StreamReader
 from levada.wire.apis import ApiKey
 from support.archives import (
     EAGER,
@@ -291,6 +297,42 @@ def test_records_that_somebody_deleted_before_they_were_archived_are_named(clust
     assert done.progress().lost == (f"offsets 100 to 149 of {place}: they were deleted before they were read",)
     assert (stand.lost, stand.lag, stand.archived_end) == ([(100, 150)], 0, 200)
     assert len(archived(archive)) == 150
+
+
+def test_a_hole_in_the_archive_is_lost_to_whoever_reads(
+    broker: LevadaBroker, cluster: Cluster, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive = make(1)
+    fill(cluster, archive.topic, 0, 100, 1)
+    archive_all(NoSpark(), cluster, archive)
+    fill(cluster, archive.topic, 100, 100, 1)
+    with cluster.client() as client:
+        client.delete_records({(archive.topic, 0): 150})
+    archive_all(NoSpark(), cluster, archive)
+    wait_until(lambda: starts(cluster, archive.topic) == [200], 30, "retention does not go on")
+    told = f"offsets 100 to 149 of {archive.topic}-0: they were deleted"
+    with pytest.raises(DataLost, match=told):
+        read(broker, archive, {})
+    assert read(broker, archive, {"failOnDataLoss": "false"}) == [*range(100), *range(150, 200)]
+    assert told in caplog.text
+    options = {"bootstrap": broker.bootstrap, "subscribe": archive.topic, "startingOffsets": "earliest"}
+    stream = StreamReader(SourceOptions.of({**options, "failOnDataLoss": "false"}).for_stream())
+    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    rows = [batch.num_rows for part in stream.partitions(stream.initialOffset(), end) for batch in stream.read(part)]
+    assert (sum(rows), lost_in(end)) == (150, [])
+    after = stream.latestOffset(end, ReadAllAvailable())
+    assert lost_in(after) == [Lost(archive.topic, 0, 100, 150, DELETED)], "the next batch tells it"
+    stream.stop()
+    behind = json.dumps({archive.topic: {"0": 150}})
+    assert read(broker, archive, {"startingOffsets": behind}) == list(range(150, 200))
+
+
+def read(broker: LevadaBroker, archive: Archive, options: dict[str, str]) -> list[int]:
+    """The numbers that a batch has."""
+    given = {"bootstrap": broker.bootstrap, "subscribe": archive.topic, "columns": "value", **options}
+    reader = BatchReader(SourceOptions.of(given).for_batch())
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return [int(value) for batch in batches for value in batch.column("value").to_pylist()]
 
 
 def test_aborted_transactions_are_not_archived_and_hold_nothing_up(

@@ -24,10 +24,22 @@ OFF: Final = "off"
 
 
 class Held(NamedTuple):
-    """The offsets from `start` up to, not including, `end`."""
+    """The offsets from `start` up to, not including, `end`, without those that are lost for good."""
 
     start: int
     end: int
+    #: In order, ends not included: what was deleted before it could be kept.
+    lost: tuple[tuple[int, int], ...] = ()
+
+    def stretches(self) -> Iterator[tuple[int, int]]:
+        """What is kept, in order, ends not included."""
+        position = self.start
+        for first, last in self.lost:
+            if position < first < self.end:
+                yield position, first
+            position = max(position, last)
+        if position < self.end:
+            yield position, self.end
 
 
 class History(Protocol):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from levada.errors import OffsetError
 from levada.wire.answers import TopicPartition
+
+if TYPE_CHECKING:
+    from levada.spark.history import Held
 
 log: Final = logging.getLogger("levada.spark")
 
@@ -70,10 +73,12 @@ def lost_in(end_offset: str | Mapping[str, Any] | None) -> list[Lost]:
     return [Lost.of_json(one) for one in told.get("lost", ())] if isinstance(told, Mapping) else []
 
 
-def below(at: TopicPartition, begin: int, end: int, start: int, held: tuple[int, int] | None) -> list[Lost]:
+def below(at: TopicPartition, begin: int, end: int, start: int, held: Held | None) -> list[Lost]:
     """What is lost of the offsets from `begin` up to `end`, where the log begins at `start` and `held` is kept elsewhere."""
     stop = min(end, start)
-    gaps = [(begin, stop)]
-    if held is not None:
-        gaps = [(begin, min(stop, held[0])), (max(begin, held[1]), stop)]
+    gaps: list[tuple[int, int]] = []
+    for first, last in held.stretches() if held is not None else ():
+        gaps.append((begin, min(stop, first)))
+        begin = max(begin, last)
+    gaps.append((begin, stop))
     return [Lost(at.topic, at.partition, first, last, DELETED) for first, last in gaps if first < last]

@@ -21,6 +21,7 @@ from levada.spark.archive.wanted import Typed
 from levada.spark.archive.writing import write_files
 from levada.spark.columns.schema import schema_of
 from levada.spark.fetch import Range
+from levada.spark.history import Held
 from levada.wire.answers import TopicPartition
 
 WHOSE = Whose("t", "id-1")
@@ -266,11 +267,18 @@ def test_what_is_held_is_looked_at_again_where_it_is_not_enough(table: ArchiveTa
     at = TopicPartition("t", 0)
     assert history.held(at) is None
     fill(table, 0, 10)
-    assert history.held(at) == (0, 10)
+    assert history.held(at) == Held(0, 10)
     fill(table, 0, 10)
-    assert history.held(at, up_to=10) == (0, 10)
-    assert history.held(at, up_to=11) == (0, 20)
+    assert history.held(at, up_to=10) == Held(0, 10)
+    assert history.held(at, up_to=11) == Held(0, 20)
     assert Tables({}).held(at) is None
+
+
+def test_what_was_lost_before_it_was_archived_is_not_held(table: ArchiveTable) -> None:
+    fill(table, 0, 5)
+    table.note_lost({0: [(5, 1000)]})
+    table.append(written(table.place, 0, 1000, 5), {0: (5, 1005)})
+    assert Tables({WHOSE: table.place}).held(TopicPartition("t", 0)) == Held(0, 1005, ((5, 1000),))
 
 
 def test_a_time_is_found_in_the_file_that_holds_it(table: ArchiveTable) -> None:

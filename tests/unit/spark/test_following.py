@@ -23,8 +23,8 @@ A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 class Kept(NoHistory):
     """A history that holds these offsets of everything."""
 
-    def __init__(self, start: int, end: int) -> None:
-        self._held = Held(start, end)
+    def __init__(self, start: int, end: int, lost: tuple[tuple[int, int], ...] = ()) -> None:
+        self._held = Held(start, end, lost)
 
     def held(self, at: TopicPartition, up_to: int = 0) -> Held | None:
         return self._held
@@ -67,9 +67,26 @@ def test_what_a_history_holds_is_not_lost() -> None:
 
 def test_a_hole_between_history_and_log_is_for_the_batch_that_gets_there() -> None:
     assert follow_on(offset({A: 5}), found(A), {A: Bounds(9, 20)}, Kept(0, 7)) == ({A: 5}, {}, ())
-    assert below(A, 5, 7, 9, (0, 7)) == []
-    assert below(A, 5, 20, 9, (0, 7)) == [Lost("orders", 0, 7, 9, DELETED)]
-    assert below(A, 5, 8, 9, (0, 7)) == [Lost("orders", 0, 7, 8, DELETED)]
+    assert below(A, 5, 7, 9, Held(0, 7)) == []
+    assert below(A, 5, 20, 9, Held(0, 7)) == [Lost("orders", 0, 7, 9, DELETED)]
+    assert below(A, 5, 8, 9, Held(0, 7)) == [Lost("orders", 0, 7, 8, DELETED)]
+
+
+def test_a_hole_within_a_history_is_lost() -> None:
+    held = Held(0, 1005, ((5, 1000), (1002, 1003)))
+    assert list(held.stretches()) == [(0, 5), (1000, 1002), (1003, 1005)]
+
+    def lost(begin: int, end: int, start: int = 1005) -> list[tuple[int, int | None]]:
+        return [(one.start, one.end) for one in below(A, begin, end, start, held)]
+
+    assert lost(0, 2000) == [(5, 1000), (1002, 1003)]
+    assert lost(0, 2000, 1010) == [(5, 1000), (1002, 1003), (1005, 1010)]
+    assert lost(0, 5) == [] and lost(0, 6) == [(5, 6)]
+    assert lost(700, 900) == [(700, 900)]
+    assert lost(999, 1002) == [(999, 1000)]
+    assert list(Held(5, 9, ((0, 5), (7, 20))).stretches()) == [(5, 7)]
+    following = follow_on(offset({A: 7}), found(A), {A: Bounds(1005, 2000)}, Kept(*held))
+    assert following == ({A: 1000}, {A: 1000}, (Lost("orders", 0, 7, 1000, DELETED),))
 
 
 def test_a_partition_that_is_gone() -> None:

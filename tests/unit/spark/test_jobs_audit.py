@@ -18,13 +18,15 @@ from levada.records.build import assemble
 from levada.records.read import Record
 from levada.spark.columns import decode
 from levada.spark.fetch import Fetched
-from levada.spark.jobs.audit.audit import some, timeline
+from levada.spark.history import Held, NoHistory
+from levada.spark.jobs.audit.audit import some, timeline, unarchived
 from levada.spark.jobs.audit.figures import (
     ABORTED,
     BETWEEN,
     EMPTIED,
     KINDS,
     MARKERS,
+    UNARCHIVED,
     WITHIN,
     Copies,
     Duplicates,
@@ -40,6 +42,7 @@ from levada.spark.jobs.audit.holes import Found, holes
 from levada.spark.jobs.audit.page import page
 from levada.spark.jobs.audit.plots import bars, columns, moment, short
 from levada.spark.jobs.audit.tally import COLUMNS, Tally, Times
+from levada.wire.answers import TopicPartition
 from support.batches import make_batch, make_marker, make_record, record_lists
 
 
@@ -175,6 +178,25 @@ def test_a_gap_is_wrong_where_nothing_explains_it(kind: str, changes: dict[str, 
     assert severity in severities(figures, "gaps")
     if severity == "wrong":
         assert any("offsets 5 to 8 of partition 1" in one.text for one in findings(figures))
+
+
+class Shelf(NoHistory):
+    def held(self, at: TopicPartition, up_to: int = 0) -> Held | None:
+        return Held(0, 1005, ((5, 1000),))
+
+
+def test_what_is_in_neither_the_archive_nor_the_log_is_wrong() -> None:
+    holes = unarchived("orders", Shelf(), {0: 0, 1: 1010}, {0: 1010, 1: 1010}, {0: 1200, 1: 1200})
+    assert holes == [Hole(UNARCHIVED, 0, 5, 1000), Hole(UNARCHIVED, 0, 1005, 1010)]
+    first, second = make_figures().partitions
+    counts = dict.fromkeys(KINDS, 0) | {UNARCHIVED: 1000}
+    some_gone = first._replace(log_start=1010, end=1200, archived=9, holes=counts)
+    told = [one for one in findings(make_figures(partitions=[some_gone, second], holes=holes)) if one.check == "gaps"]
+    assert [(one.severity, one.text) for one in told[2:]] == [
+        ("wrong", "1,000 offsets are in neither the archive nor the log; the first: offsets 5 to 999 of partition 0"),
+        ("ok", "1 offsets have no record in the archive, which does not say why"),
+    ]
+    assert "levada.archive" in told[2].advice
 
 
 def test_repeats_are_wrong_where_the_topics_dedup_should_have_seen_them() -> None:

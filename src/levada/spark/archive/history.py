@@ -84,7 +84,7 @@ def _held(table: ArchiveTable, partition: int) -> Held | None:
     if end is None:
         return None
     files = table.files().get(partition)
-    return Held(files[0].first if files else end, end)
+    return Held(files[0].first if files else end, end, tuple(table.lost().get(partition, ())))
 
 
 def pieces(files: Sequence[Archived], wanted: Range) -> Iterator[Sequence[Archived]]:

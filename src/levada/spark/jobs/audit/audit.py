@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from levada.spark.fetch import Range
 from levada.spark.history import History as Kept
 from levada.spark.history import history_of
-from levada.spark.jobs.audit.figures import KINDS, Duplicates, Figures, Hole, Keys, Partition, Slot
+from levada.spark.jobs.audit.figures import (
+    KINDS,
+    UNARCHIVED,
+    Duplicates,
+    Figures,
+    Hole,
+    Keys,
+    Partition,
+    Slot,
+)
 from levada.spark.jobs.audit.tally import Tally
 from levada.spark.jobs.extent import History, Offsets, Where, between, size
 from levada.spark.jobs.frames import PLACE, Connection, history
 from levada.spark.jobs.running import Teller
 from levada.spark.jobs.topics import Topic, need
+from levada.spark.losses import below
 from levada.spark.split import split
+from levada.wire.answers import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +70,8 @@ class Ready(NamedTuple):
     starts: Offsets
     log_starts: Offsets
     ends: Offsets
+    #: What lies below the log, and is not in the archive either.
+    unarchived: Sequence[Hole] = ()
 
 
 def prepare(client: BlockingClient, wanted: Audit) -> Ready:
@@ -73,7 +86,19 @@ def prepare(client: BlockingClient, wanted: Audit) -> Ready:
     starts, ends = found.resolve(wanted.start, "--from"), found.resolve(wanted.end, "--to")
     ends = {p: max(starts[p], ends[p]) for p in starts}
     kept = history_of(client, [source.name])
-    return Ready(source, kept, identity(said), window_ms, starts, found.log_starts, ends)
+    lost = unarchived(source.name, kept, starts, found.log_starts, ends)
+    return Ready(source, kept, identity(said), window_ms, starts, found.log_starts, ends, lost)
+
+
+def unarchived(topic: str, kept: Kept, starts: Offsets, log_starts: Offsets, ends: Offsets) -> list[Hole]:
+    """What was deleted from the log before it was archived."""
+    holes = []
+    for p, start in starts.items():
+        if start < log_starts[p]:
+            at = TopicPartition(topic, p)
+            lost = below(at, start, ends[p], log_starts[p], kept.held(at, up_to=log_starts[p]))
+            holes += [Hole(UNARCHIVED, p, one.start, one.end) for one in lost if one.end is not None]
+    return holes
 
 
 def audit(spark: SparkSession, connection: Connection, ready: Ready, teller: Teller) -> Figures:
@@ -141,7 +166,7 @@ def figures(
         cleanup=source.setting("cleanup.policy"),
         dedup=source.setting("levada.dedup"),
         partitions=[_partition(ready, p, [one for one in seen if one.partition == p]) for p in sorted(ready.ends)],
-        holes=some([hole for one in seen for hole in one.examples]),
+        holes=some([*(hole for one in seen for hole in one.examples), *ready.unarchived]),
         keys=keys,
         duplicates=repeated,
         slot_ms=slot_ms,
@@ -154,6 +179,8 @@ def _partition(ready: Ready, p: int, seen: Sequence[Seen]) -> Partition:
     tally = Tally()
     for one in seen:
         tally.merge(one.tally)
+    holes = {kind: sum(one.holes[kind] for one in seen) for kind in KINDS}
+    holes[UNARCHIVED] = sum(hole.end - hole.start for hole in ready.unarchived if hole.partition == p)
     return Partition(
         p,
         ready.starts[p],
@@ -168,7 +195,7 @@ def _partition(ready: Ready, p: int, seen: Sequence[Seen]) -> Partition:
         tally.last_ms,
         tally.checksum,
         tuple(tally.sizes),
-        {kind: sum(one.holes[kind] for one in seen) for kind in KINDS},
+        holes,
     )
 
 

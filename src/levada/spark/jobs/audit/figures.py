@@ -12,7 +12,8 @@ ABORTED: Final = "aborted"  #: records of transactions that were aborted
 WITHIN: Final = "within"  #: left out of a batch that is there
 EMPTIED: Final = "emptied"  #: all of a batch's records, its header is there
 BETWEEN: Final = "between"  #: no batch holds it
-KINDS: Final = (MARKERS, ABORTED, WITHIN, EMPTIED, BETWEEN)
+UNARCHIVED: Final = "unarchived"  #: deleted from the log before it was archived
+KINDS: Final = (MARKERS, ABORTED, WITHIN, EMPTIED, BETWEEN, UNARCHIVED)
 
 #: Records are counted by size in classes that end below these, in bytes of key and value; the last has no end.
 SIZES: Final = (16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
@@ -36,12 +37,14 @@ class Partition(NamedTuple):
     checksum: int = 0
     #: By class of SIZES.
     sizes: tuple[int, ...] = (0,) * (len(SIZES) + 1)
-    #: Offsets of the log without a record, by kind.
+    #: Offsets without a record, by kind.
     holes: Mapping[str, int] = {}
 
     @property
     def missing_in_archive(self) -> int:
-        return max(0, min(self.log_start, self.end) - self.start) - self.archived
+        """Offsets of which the archive does not say why it has no record."""
+        covered = max(0, min(self.log_start, self.end) - self.start)
+        return covered - self.archived - self.holes.get(UNARCHIVED, 0)
 
     @property
     def checksum_hex(self) -> str:

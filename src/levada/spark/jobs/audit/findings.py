@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from levada.spark.jobs.audit.figures import ABORTED, BETWEEN, EMPTIED, MARKERS, WITHIN, Figures, Hole, Key
+from levada.spark.jobs.audit.figures import (
+    ABORTED,
+    BETWEEN,
+    EMPTIED,
+    MARKERS,
+    UNARCHIVED,
+    WITHIN,
+    Figures,
+    Hole,
+    Key,
+)
 
 Severity = Literal["ok", "look", "wrong"]
 
@@ -54,6 +64,15 @@ def _gaps(figures: Figures) -> Iterator[Finding]:
             yield Finding("gaps", "ok", f"{_offsets(count)} {why}")
     inside = figures.missing(WITHIN) + figures.missing(EMPTIED)
     yield from _removed(figures, inside, figures.missing(BETWEEN))
+    if unarchived := figures.missing(UNARCHIVED):
+        yield _unexplained(
+            figures,
+            unarchived,
+            (UNARCHIVED,),
+            "in neither the archive nor the log",
+            "they were deleted before they were archived: somebody asked for that, or the topic was without levada.archive "
+            "for a while",
+        )
     if archived := sum(one.missing_in_archive for one in figures.partitions):
         yield Finding("gaps", "ok", f"{archived:,} offsets have no record in the archive, which does not say why")
 

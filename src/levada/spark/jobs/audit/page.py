@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from levada.spark.jobs.audit.figures import ABORTED, BETWEEN, EMPTIED, MARKERS, SIZES, WITHIN, Figures, Key, Partition
+from levada.spark.jobs.audit.figures import (
+    ABORTED,
+    BETWEEN,
+    EMPTIED,
+    MARKERS,
+    SIZES,
+    UNARCHIVED,
+    WITHIN,
+    Figures,
+    Key,
+    Partition,
+)
 from levada.spark.jobs.audit.findings import Finding, verdict
 from levada.spark.jobs.audit.plots import Bar, bars, columns, moment, short, size
 
@@ -20,6 +31,7 @@ _KINDS: Final = (
     (WITHIN, "taken out of batches", "four"),
     (EMPTIED, "emptied batches", "five"),
     (BETWEEN, "in no batch", "bad"),
+    (UNARCHIVED, "deleted before they were archived", "bad"),
 )
 
 
