@@ -7,10 +7,11 @@ request only the first part is read before there is room for all of it: the rest
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Final
 
 from levada.config import MiB
-from levada.errors import InvalidRequest, RecordTooLarge
+from levada.errors import InvalidRequest, RecordTooLarge, TimedOut
 from levada.fronts.rpc.call import Call
 from levada.fronts.rpc.memory import READ_TIMEOUT_S, stalled
 from levada.v1 import stream_pb2 as pb
@@ -29,6 +30,7 @@ async def whole(call: Call, first: pb.Part) -> tuple[Any, int]:
     if not size:
         raise InvalidRequest("the first part of a request says how many bytes the request has")
     if size > REQUEST_BYTES_MAX:
+        await _pass_over(call, size - len(first.data))
         raise RecordTooLarge(f"a request of {size} bytes; at most {REQUEST_BYTES_MAX} are taken")
     memory = call.calls.memory
     await memory.reserve(size)
@@ -56,3 +58,10 @@ async def _next(call: Call) -> bytes:
         raise InvalidRequest("within a request that comes in parts there is something else")
     data: bytes = message.part.data
     return data
+
+
+async def _pass_over(call: Call, size: int) -> None:
+    """Read the rest of a request and let go of it: gRPC's clients do not hear why a call has ended while they write."""
+    with contextlib.suppress(InvalidRequest, TimedOut):
+        while size > 0:
+            size -= len(await _next(call))
