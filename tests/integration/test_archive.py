@@ -90,6 +90,37 @@ def test_what_is_archived_is_committed_and_retention_goes_on(cluster: Cluster, m
     wait_until(lambda: starts(cluster, archive.topic) == [500, 500], 30, "retention does not go on")
 
 
+def test_a_copy_that_somebody_keeps_elsewhere_says_nothing_to_the_topics_retention(
+    cluster: Cluster, make: Make, tmp_path: Path
+) -> None:
+    archive = make(1, retention_ms="-1")
+    fill(cluster, archive.topic, 0, 100, 1)
+    archive_all(NoSpark(), cluster, archive)
+    elsewhere = archive._replace(place=str(tmp_path / "copy"))
+    archive_all(NoSpark(), cluster, elsewhere)
+    assert archived(elsewhere) == archived(archive) == expected(100, 1)
+    assert committed(cluster, archive) == {0: (100, archive.place)}
+    with cluster.client() as client:
+        client.alter_configs(archive.topic, {"levada.archive": None})
+    archive_all(NoSpark(), cluster, elsewhere)
+    assert committed(cluster, archive) == {0: (100, elsewhere.place)}, "there is no other"
+
+
+def test_an_offset_that_somebody_moved_is_set_right_again(
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = make(1, retention_ms="-1")
+    fill(cluster, archive.topic, 0, 100, 1)
+    with cluster.client() as client:
+        archiver = Archiver(NoSpark(), cluster, client, archive, EAGER.limits)  # type: ignore[arg-type]
+        assert archiver.step()
+        client.offset_commit(ARCHIVE_GROUP, {(archive.topic, 0): 7})
+        assert not archiver.step(), "there is nothing new"
+        monkeypatch.setattr(archiver, "_tell_again_at", 0.0)
+        assert not archiver.step()
+    assert committed(cluster, archive) == {0: (100, archive.place)}
+
+
 class Killed(BaseException):
     """What no handler takes for an error."""
 

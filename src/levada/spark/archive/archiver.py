@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from levada.engine.names import ARCHIVE_GROUP
+from levada.spark.archive.discovery import archives
 from levada.spark.archive.layout import Written
 from levada.spark.archive.place import filesystem, missing
 from levada.spark.archive.planning import Held, Limits, plan
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = structlog.get_logger("levada.archive")
+
+#: So often the group is told again how far partitions are: retention waits for what it says, and anybody may have moved it.
+_TELL_AGAIN_S: Final = 60.0
 
 
 @dataclass
@@ -71,6 +75,7 @@ class Archiver:
         self._limits = limits or Limits()
         self._since: dict[int, float] = {}
         self._told: dict[int, int] = {}
+        self._tell_again_at = time.monotonic() + _TELL_AGAIN_S
         #: Open after the first step.
         self.table: ArchiveTable | None = None
 
@@ -183,8 +188,11 @@ class Archiver:
 
     def _tell(self, archived: Mapping[int, int | None]) -> None:
         """Commit how far partitions are archived, where the group does not say so yet."""
+        now = time.monotonic()
+        if now >= self._tell_again_at:
+            self._told, self._tell_again_at = {}, now + _TELL_AGAIN_S
         new = {one: offset for one, offset in archived.items() if offset is not None and self._told.get(one) != offset}
-        if new:
+        if new and self._is_the_topics():
             self._client.offset_commit(
                 ARCHIVE_GROUP,
                 {
@@ -192,7 +200,11 @@ class Archiver:
                     for one, offset in new.items()
                 },
             )
-            self._told |= new
+        self._told |= new
+
+    def _is_the_topics(self) -> bool:
+        """Whether this is the archive that the topic's retention waits for. A copy that somebody keeps elsewhere says nothing to it."""
+        return all(one.place == self.archive.place for one in archives(self._client, [self.archive.topic]))
 
     def _count(self, files: Sequence[Written], seconds: float) -> None:
         rows = sum(file.rows for file in files)
