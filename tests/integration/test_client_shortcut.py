@@ -72,7 +72,7 @@ async def test_refusals_are_the_contracts_own(client: AsyncClient) -> None:
             await (await producer.publish(topic, b"v"))
         await found(client)
         await client.manager.alter_topic("small", {"max.message.bytes": 1_000})
-        with pytest.raises(RecordTooLarge, match="max.message.bytes is 1000"):
+        with pytest.raises(RecordTooLarge, match=r"max\.message\.bytes is 1000"):
             await (await producer.publish("small", bytes(100_000)))
         await client.manager.delete_topic("gone")
         with pytest.raises(UnknownTopic, match="gone"):

@@ -72,7 +72,7 @@ class Place:
 
             with view(as_json=self.as_json) as shown, _explained(self.verbose):
                 shown.starting(self.master)
-                spark = session(self.master, app, **({"spark.log.level": "WARN"} if self.verbose else {}))
+                spark = session(self.master, app, log=None, **({"spark.log.level": "WARN"} if self.verbose else {}))
                 self.began = time.monotonic()
                 try:
                     with shown.watching(spark):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from levada.broker.streams import Kind
 from levada.broker.streams.snapshot import FIXED, STREAM
 from levada.engine.embedded.group_snapshot import GroupSnapshot
 from levada.engine.port import At
