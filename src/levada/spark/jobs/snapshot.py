@@ -65,6 +65,17 @@ def form_of(path: str, said: Form | None) -> Form:
     return next((form for form in FORMS if form == ending), "parquet")
 
 
+def refuse_what_is_there(path: str, form: Form) -> None:
+    """InvalidRequest where a snapshot would be added to something, or be taken for one that was made before."""
+    is_there = "://" not in path and os.path.lexists(path)
+    if not is_there and form == "delta":
+        from deltalake import DeltaTable
+
+        is_there = DeltaTable.is_deltatable(path)
+    if is_there:
+        raise InvalidRequest(f"--to {path}: it is there already; name another place, or remove it")
+
+
 def prepare(client: BlockingClient, wanted: Snapshot) -> Ready:
     """Look at everything. Nothing has been made where this raises."""
     if (wanted.to is None) == (wanted.into is None):
@@ -74,8 +85,7 @@ def prepare(client: BlockingClient, wanted: Snapshot) -> Ready:
     ends = found.resolve(wanted.at, "--at")
     if wanted.to is not None:
         form = form_of(wanted.to, wanted.form)
-        if "://" not in wanted.to and os.path.lexists(wanted.to):
-            raise InvalidRequest(f"--to {wanted.to}: it is there already; name another place, or remove it")
+        refuse_what_is_there(wanted.to, form)
         return Ready(source, None, False, wanted.to, form, found.starts, ends)
     assert wanted.into is not None
     other_than(source, wanted.into, "--into")
@@ -114,6 +124,7 @@ def _written(rows: DataFrame, path: str, form: Form) -> None:
     if form == "delta":
         from levada.spark.pipelines.tables import Table
 
+        refuse_what_is_there(path, form)
         Table(path, "levada.snapshot").append(rows.select(*RECORD), 0)
         return
     if "://" in path:
