@@ -311,6 +311,7 @@ def test_repeats_are_counted_and_those_within_the_window_told_apart(spark: Spark
     assert found.examples[0].records == max(counts.values())
     near = [Row(b"k", b"near", None, 0, at, EPOCH + timedelta(seconds=at)) for at in range(2)]
     far = [Row(b"k", b"far", None, 0, 9 + at, EPOCH + timedelta(hours=at)) for at in range(2)]
+    near.append(near[1]._replace(offset=5, timestamp=EPOCH + timedelta(hours=10)))
     found = duplicates(frame(spark, near + far), identity("payload"), 60_000)
-    assert (found.repeats, found.within_window) == (2, 1)
+    assert (found.repeats, found.within_window) == (3, 1)
     assert duplicates(frame(spark, near), identity("id"), None).told == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -117,11 +118,19 @@ def test_what_is_a_repeat(held: dict[int, list[Record]], by: str, window_ms: int
     several = [places for places in copies.values() if len(places) > 1]
     assert found.told == sum(map(len, copies.values()))
     assert (found.identities, found.repeats) == (len(several), sum(len(places) - 1 for places in several))
-    near = [places for places in several if max(t for *_, t in places) - min(t for *_, t in places) <= (window_ms or 0)]
-    assert found.within_window == (sum(len(places) - 1 for places in near) if window_ms is not None else 0)
+    times = [sorted(time for *_, time in places) for places in several]
+    gaps = [later - earlier for held_at in times for earlier, later in pairwise(held_at)]
+    assert found.within_window == (sum(gap <= window_ms for gap in gaps) if window_ms is not None else 0)
     assert sorted(one.records for one in found.examples) == sorted(map(len, several))[-10:]
     ends = {(len(places), min(places)[:2], max(places)[:2]) for places in several}
     assert {(one.records, one.first, one.last) for one in found.examples} <= ends
+
+
+def test_a_late_copy_does_not_excuse_an_early_one() -> None:
+    """At 0 s, 1 s and 10 h: the second is within half an hour of the first, whatever comes later."""
+    copies = [Record(at, time_ms, b"k", b"same", ()) for at, time_ms in enumerate([0, 1_000, 36_000_000])]
+    _, found = brought_together({0: copies}, "payload", 1_800_000)
+    assert (found.repeats, found.within_window) == (2, 1)
 
 
 def test_a_topic_without_anything() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from levada.spark.jobs.audit.figures import Copies, Duplicates
@@ -26,16 +27,16 @@ def duplicates(records: DataFrame, by: Identity, window_ms: int | None) -> Dupli
         "offset",
         f.unix_millis("timestamp").alias("time"),
     )
-    # Only what is needed goes from task to task: most often each record is alone.
-    spread = f.max("time") - f.min("time") if window_ms is not None else f.lit(0)
-    counted = hashed.groupBy("one", "other").agg(f.count("*").alias("records"), spread.alias("spread"))
+    near = f.lit(False)
+    if window_ms is not None:
+        # Only here must all records of an identity come together: most often each is alone, and only its count is sent on.
+        before = f.lag("time").over(Window.partitionBy("one", "other").orderBy("time"))
+        hashed = hashed.withColumn("since", f.col("time") - before)
+        near = f.col("since") <= window_ms
+    counted = hashed.groupBy("one", "other").agg(f.count("*").alias("records"), f.count_if(near).alias("near"))
     several = f.col("records") > 1
-    near = several & (f.col("spread") <= (window_ms or 0)) & f.lit(window_ms is not None)
     row = counted.agg(
-        f.sum("records"),
-        f.count_if(several),
-        f.sum(f.when(several, f.col("records") - 1)),
-        f.sum(f.when(near, f.col("records") - 1)),
+        f.sum("records"), f.count_if(several), f.sum(f.when(several, f.col("records") - 1)), f.sum("near")
     ).collect()[0]
     told_records, identities, repeats, within = (int(one or 0) for one in row)
     found = Duplicates(by.what, told_records, identities, repeats, within)

@@ -101,7 +101,7 @@ class Duplicates(NamedTuple):
     told: int = 0
     identities: int = 0
     repeats: int = 0
-    #: Of those, how many lie so near their first copy, in time, that the topic's dedup should have seen them; 0 where it has none.
+    #: Of those, how many come so soon after the copy before them that the topic's dedup should have seen them; 0 where it has none.
     within_window: int = 0
     examples: Sequence[Copies] = ()
 

@@ -20,7 +20,7 @@ def summary(identities: Ints, window_ms: int | None) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {"told": identities.shape[1], "identities": 0, "repeats": 0, "within_window": 0}
     held = _alike(identities)
-    one, other, offsets, times, partitions = held
+    one, other, offsets, _, partitions = held
     begins = np.flatnonzero(np.concatenate(([True], (one[1:] != one[:-1]) | (other[1:] != other[:-1]))))
     counts = np.diff(np.append(begins, len(one)))
     several = counts > 1
@@ -28,8 +28,7 @@ def summary(identities: Ints, window_ms: int | None) -> dict[str, Any]:
         return found
     found |= {"identities": int(several.sum()), "repeats": int((counts - 1).sum())}
     if window_ms is not None:
-        spread = np.maximum.reduceat(times, begins) - np.minimum.reduceat(times, begins)
-        found["within_window"] = int((counts - 1)[several & (spread <= window_ms)].sum())
+        found["within_window"] = _near(held, window_ms)
     most = np.argsort(-counts, kind="stable")[:_EXAMPLES]
     examples = []
     for at in most[several[most]].tolist():
@@ -37,6 +36,13 @@ def summary(identities: Ints, window_ms: int | None) -> dict[str, Any]:
         places = [[int(partitions[row]), int(offsets[row])] for row in (first, last)]
         examples.append([int(counts[at]), *places])
     return {**found, "examples": examples}
+
+
+def _near(held: Ints, window_ms: int) -> int:
+    """How many come so soon after the copy before them."""
+    one, other, times = held[:, np.lexsort((held[3], held[1], held[0]))][[0, 1, 3]]
+    same = (one[1:] == one[:-1]) & (other[1:] == other[:-1])
+    return int((same & (np.diff(times) <= window_ms)).sum())
 
 
 def _alike(identities: Ints) -> Ints:
