@@ -25,7 +25,7 @@ from levada.spark.archive.status import stands
 from levada.spark.archive.table import ArchiveTable, Whose, WrongTable
 from levada.spark.archive.wanted import Archive
 from levada.spark.batch import BatchReader
-from levada.spark.losses import DELETED, DataLost, Lost, lost_in
+from levada.spark.losses import DELETED, REPLACED, DataLost, Lost, lost_in
 from levada.spark.options.cluster import Cluster
 from levada.spark.options.source import SourceOptions
 from levada.spark.stream import StreamReader
@@ -356,6 +356,28 @@ def test_a_hole_in_the_archive_is_lost_to_whoever_reads(
     stream.stop()
     behind = json.dumps({archive.topic: {"0": 150}})
     assert read(broker, archive, {"startingOffsets": behind}) == list(range(150, 200))
+
+
+def test_a_stream_reads_nothing_of_the_archive_of_the_topic_before(
+    broker: LevadaBroker, cluster: Cluster, make: Make
+) -> None:
+    archive = make(1)
+    fill(cluster, archive.topic, 0, 100, 1)
+    archive_all(NoSpark(), cluster, archive)
+    wait_until(lambda: starts(cluster, archive.topic) == [100], 30, "retention does not go on")
+    options = {"bootstrap": broker.bootstrap, "subscribe": archive.topic, "startingOffsets": "earliest"}
+    stream = StreamReader(SourceOptions.of({**options, "failOnDataLoss": "false"}).for_stream())
+    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    with cluster.client() as client:
+        client.delete_topic(archive.topic)
+        client.create_topic(archive.topic, 1, configs={"retention.ms": "-1"})
+        fill(cluster, archive.topic, 500, 100, 1)
+        client.delete_records({(archive.topic, 0): 50})
+    after = stream.latestOffset(end, ReadAllAvailable())
+    assert [(one.start, one.end, one.why) for one in lost_in(after)] == [(100, None, REPLACED), (0, 50, DELETED)]
+    batches = [batch for part in stream.partitions(end, after) for batch in stream.read(part)]
+    assert [int(value) for batch in batches for value in batch.column("value").to_pylist()] == list(range(550, 600))
+    stream.stop()
 
 
 def read(broker: LevadaBroker, archive: Archive, options: dict[str, str]) -> list[int]:

@@ -21,6 +21,7 @@ from levada.spark.options.source import SourceOptions
 from levada.spark.slices import Slice
 from levada.spark.stream import StreamReader
 from levada.spark.stream_offset import StreamError
+from levada.spark.subscription import Found
 from levada.testing import broker as levada_broker
 from levada.wire.answers import TopicPartition
 from levada.wire.blocking import BlockingClient
@@ -195,6 +196,19 @@ def test_a_batch_from_and_up_to_where_a_group_is(bootstrap: str) -> None:
     assert [row[:2] for row in onward] == [(0, 3), (0, 4), *((1, offset) for offset in range(5))]
     done = batch(bootstrap, topic, endingOffsets="group", **group)
     assert [row[:2] for row in done] == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_group_past_the_end_is_refused(bootstrap: str) -> None:
+    topic = make_topic(bootstrap)
+    put(bootstrap, topic, numbered(5))
+    with BlockingClient(bootstrap) as client:
+        client.offset_commit(f"{topic}-g", {(topic, 0): 12})
+    told = f"startingOffsets: 'group {topic}-g at {topic}-0: 12' is not allowed; 0 to 5 are there"
+    options = {"startingOffsets": "group", "groupId": f"{topic}-g"}
+    with pytest.raises(WrongOption, match=told):
+        batch(bootstrap, topic, **options)
+    with pytest.raises(WrongOption, match=told):
+        Query(bootstrap, topic, **options).plan()
 
 
 def test_patterns_and_assigned_partitions(bootstrap: str) -> None:
@@ -444,6 +458,24 @@ def test_a_deleted_topic(bootstrap: str) -> None:
         client.create_topic(topic, 1)
     put(bootstrap, topic, numbered(2))
     assert loose.batch() == numbered(2), "it is a new one"
+
+
+def test_a_topic_that_is_not_seen_for_a_moment_goes_on_where_it_was(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(bootstrap)
+    put(bootstrap, topic, numbered(5))
+    query = Query(bootstrap, topic, startingOffsets="earliest", failOnDataLoss="false")
+    assert query.batch() == numbered(5)
+    with monkeypatch.context() as patched:
+        patched.setattr("levada.spark.stream.found", lambda *_: Found((), {}))
+        assert lost_in(query.plan()) == [Lost(topic, 0, 5, None, GONE)]
+        assert query.run() == []
+        assert query.batch() is None, "told once"
+    put(bootstrap, topic, numbered(2, 5))
+    query.restart()
+    assert query.batch() == numbered(2, 5)
+    assert query.at is not None and "gone" not in query.at
 
 
 def test_a_topic_made_again_is_another_one_however_long_it_is(bootstrap: str) -> None:

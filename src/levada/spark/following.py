@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from levada.spark.history import History
 from levada.spark.losses import CUT, GONE, REPLACED, UNWANTED, Lost, below
@@ -12,6 +12,9 @@ from levada.spark.options.topics import Topics, wants
 from levada.spark.stream_offset import StreamOffset
 from levada.spark.subscription import Found
 from levada.wire.answers import TopicPartition
+
+#: Of so many partitions that are gone the position is kept: topics that come and go for years are not to fill the checkpoint.
+_GONE_MAX: Final = 1_000
 
 
 class Following(NamedTuple):
@@ -29,7 +32,7 @@ def follow(
     """A partition goes on where it was. A new one begins at 0: whatever it has, it got since the stream began; a new topic at its beginning.
 
     Lost is what was deleted before it was read, from its first to its last offset, and with a topic that is gone, or is another of
-    the same name, all of it.
+    the same name, all of it. One that was gone and is there again, by its id the same, goes on where it was.
     """
     begins: dict[TopicPartition, int] = {}
     moved: dict[TopicPartition, int] = {}
@@ -38,10 +41,11 @@ def follow(
         for at, read in before.to.items()
         if at not in bounds
     ]
-    topics = {at.topic for at in before.to}
+    known = {**_back(before, there), **before.to}
+    topics = {at.topic for at in known}
     for at in there.partitions:
         start, end = bounds[at]
-        read = before.to.get(at)
+        read = known.get(at)
         begin = read or 0
         if at.topic not in topics:
             begin = _earliest(at, start, history)
@@ -56,7 +60,7 @@ def follow(
             lost.append(hole)
             begin = hole.end or begin
         begins[at] = begin
-        if begin != read:
+        if begin != before.to.get(at):
             moved[at] = begin
     return Following(begins, moved, tuple(lost))
 
@@ -79,6 +83,20 @@ def _hole(at: TopicPartition, begin: int, start: int, history: History) -> Lost 
         return None
     gaps = below(at, begin, start, start, history.held(at, up_to=start))
     return gaps[0] if gaps and gaps[0].start == begin else None
+
+
+def gone(before: StreamOffset, there: Found) -> dict[TopicPartition, int]:
+    """Where those partitions were that are not there now, the ones that were there a moment ago first. Of topics without an id nothing is kept."""
+    known = {**before.to, **before.gone}
+    missing = {at: read for at, read in known.items() if at not in there.partitions}
+    kept = [at for at in missing if at.topic in before.ids and not _is_another(before, there, at.topic)]
+    return {at: missing[at] for at in kept[:_GONE_MAX]}
+
+
+def _back(before: StreamOffset, there: Found) -> dict[TopicPartition, int]:
+    """Where those were that were gone and are of topics that are there again, and are the same."""
+    same = {topic for topic, known in before.ids.items() if there.ids.get(topic) == known}
+    return {at: read for at, read in before.gone.items() if at.topic in same}
 
 
 def _is_another(before: StreamOffset, there: Found, topic: str) -> bool:

@@ -5,7 +5,7 @@ The source asks for what is below the start of a log, and for nothing else; offs
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from levada.spark.options.reading import WrongOption
@@ -74,8 +74,11 @@ class NoHistory:
         raise LookupError(f"nothing is kept of {wanted.topic}-{wanted.partition}")
 
 
-def history_of(client: BlockingClient, topics: Collection[str], wanted: str = AUTO) -> History:
-    """What is kept of these topics: as `levada.archive` of each says, nothing, or what one table holds. WrongOption."""
+def history_of(client: BlockingClient, topics: Collection[str] | Mapping[str, str], wanted: str = AUTO) -> History:
+    """What is kept of these topics: as `levada.archive` of each says, nothing, or what one table holds. WrongOption.
+
+    With names go ids: of another topic that has such a name by now nothing is read.
+    """
     if wanted == OFF or not topics:
         return NoHistory()
     if wanted == AUTO:
@@ -91,5 +94,9 @@ def history_of(client: BlockingClient, topics: Collection[str], wanted: str = AU
     from levada.spark.archive.history import Tables
     from levada.spark.archive.table import Whose
 
-    infos = client.topics(list(places))
-    return Tables({Whose(name, str(infos[name].topic_id)): place for name, place in places.items()})
+    ids = (
+        topics
+        if isinstance(topics, Mapping)
+        else {name: str(one.topic_id) for name, one in client.topics(list(places)).items()}
+    )
+    return Tables({Whose(name, ids[name]): place for name, place in places.items()})

@@ -42,8 +42,8 @@ class Logs:
     def resolve(self, position: Position, group: str | None) -> dict[TopicPartition, int]:
         """The offset of each partition. WrongOption for one that cannot be."""
         match position:
-            case At(_, word):
-                return self._at_word(word, group)
+            case At(option, word):
+                return self._at_word(option, word, group)
             case Offsets(option, offsets):
                 self._check_whole(option, offsets)
                 return {at: self._named(option, at, offsets[at]) for at in self.bounds}
@@ -52,26 +52,35 @@ class Logs:
                     self._check_whole(option, times)
                 return self._at_times(position)
 
-    def _at_word(self, word: Word, group: str | None) -> dict[TopicPartition, int]:
+    def _at_word(self, option: str, word: Word, group: str | None) -> dict[TopicPartition, int]:
         if word == "group":
-            return self._of_group(group or "")
+            return self._of_group(option, group or "")
         if word == "earliest":
             return {at: self.earliest(at) for at in self.bounds}
         return {at: bounds.end for at, bounds in self.bounds.items()}
 
-    def _of_group(self, group: str) -> dict[TopicPartition, int]:
-        """Where the group goes on; the beginning of a partition that it has never committed."""
+    def _of_group(self, option: str, group: str) -> dict[TopicPartition, int]:
+        """Where the group goes on; the beginning of a partition that it has never committed. WrongOption where it is past the end."""
         committed = self._client.offset_fetch(group, self.bounds)
-        return {at: committed[at].offset if at in committed else self.earliest(at) for at in self.bounds}
+        return {
+            at: self._there(option, at, committed[at].offset, f"group {group} at ")
+            if at in committed
+            else self.earliest(at)
+            for at in self.bounds
+        }
 
     def _named(self, option: str, at: TopicPartition, offset: int) -> int:
-        start, end = self.bounds[at]
         if offset == EARLIEST:
             return self.earliest(at)
         if offset == LATEST:
-            return end
+            return self.bounds[at].end
+        return self._there(option, at, offset)
+
+    def _there(self, option: str, at: TopicPartition, offset: int, whose: str = "") -> int:
+        start, end = self.bounds[at]
         if offset > end:
-            raise WrongOption(option, f"{at}: {offset}", f"{self.earliest(at) if start else 0} to {end} are there")
+            allowed = f"{self.earliest(at) if start else 0} to {end} are there"
+            raise WrongOption(option, f"{whose}{at}: {offset}", allowed)
         return offset
 
     def _check_whole(self, option: str, said: Mapping[TopicPartition, int]) -> None:

@@ -7,7 +7,7 @@ ended by closing it down, `stop` is not called. Executors read, knowing nothing 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from levada.errors import LevadaError
 from levada.spark.admission import Limits, admitted
 from levada.spark.fetch import Range
-from levada.spark.following import Following, first, follow
+from levada.spark.following import Following, first, follow, gone
 from levada.spark.history import History, history_of
 from levada.spark.losses import GONE, REPLACED, Lost, log, tell
 from levada.spark.notes import name_of, take
@@ -61,8 +61,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: What the group's offsets were last set to.
         self._stored: Mapping[TopicPartition, int] = {}
         self._ends: Mapping[TopicPartition, int] = {}
-        #: Of which topics, until when it is believed, and what it is.
-        self._history: tuple[frozenset[str], float, History] | None = None
+        #: Of which topics and ids, until when it is believed, and what it is.
+        self._history: tuple[Mapping[str, str], float, History] | None = None
         #: Of the last batch that was planned.
         self._slices: list[Slice] = []
         self._run = uuid4().hex
@@ -97,16 +97,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logs = self._logs(there, before.to if before else {}, history)
         if before is not None:
             self._store(before, there)
+        ids, missed = there.ids, dict[TopicPartition, int]()
         if before is None:
             # Goes into the first batch's end, and is never asked for again once Spark has logged that.
             begins = logs.resolve(self._options.starting or _STARTING, self._options.group)
             following = first(begins, logs.bounds, history)
         else:
             following = follow(before, self._options.topics, there, logs.bounds, history)
+            missed = gone(before, there)
+            ids = {**{at.topic: before.ids[at.topic] for at in missed}, **ids}
         to = self._admitted(following, logs.bounds, limit)
         tell(following.lost, fail=self._options.fail_on_data_loss)
-        offset = StreamOffset(to, following.moved, there.ids, (*self._lost_by_tasks(logs.bounds), *following.lost))
-        if before is not None and offset == before._replace(begins={}, lost=(), ids=there.ids):
+        lost = (*self._lost_by_tasks(logs.bounds), *following.lost)
+        offset = StreamOffset(to, following.moved, ids, lost, missed)
+        if before is not None and offset == before._replace(begins={}, lost=(), ids=ids):
             return start
         self._last_batch_s = time.monotonic()
         self._made = offset.to_json()
@@ -146,7 +150,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = ranges(StreamOffset.of_json(start), stop)
         if end != self._made:
             wanted = self._still_there(wanted, stop)
-        history = self._history_of(stop.ids)
+        # Not of those that are gone: it cannot be asked where their archives are.
+        history = self._history_of({at.topic: stop.ids[at.topic] for at in stop.to if at.topic in stop.ids})
         parts = split(wanted, parts_min=self._options.partitions_min, offsets_max=self._options.task_offsets_max)
         self._slices = [Slice(part, history, self._note(part)) for part in parts]
         return list(self._slices)
@@ -191,13 +196,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return all_found(self._connected(), wanted)
         return found(self._connected(), wanted)
 
-    def _history_of(self, topics: Collection[str]) -> History:
-        """What is kept of these topics; looked for now and then only, since an archive is not begun every day."""
+    def _history_of(self, topics: Mapping[str, str]) -> History:
+        """What is kept of these topics, by their ids; looked for now and then only, since an archive is not begun every day."""
         now = time.monotonic()
-        topics = frozenset(topics)
         if self._history is None or self._history[0] != topics or now > self._history[1]:
-            found = history_of(self._connected(), topics, self._options.history)
-            self._history = topics, now + _HISTORY_S, found
+            self._history = topics, now + _HISTORY_S, history_of(self._connected(), topics, self._options.history)
         return self._history[2]
 
     def _logs(self, there: Found, read: Mapping[TopicPartition, int], history: History) -> Logs:

@@ -3,6 +3,7 @@
     {"to":   {"orders": {"0": 105}},     up to where the batch reads
      "from": {"orders": {"0": 100}},     where it begins, for partitions that do not go on where the batch before it ended
      "ids":  {"orders": "1f3a…"},        which topics these are
+     "gone": {"users": {"0": 7}},        where those were that are not there now: the same topic, come back, goes on
      "lost": [{"topic": "orders", "partition": 0, "start": 40, "end": 100, "why": "…"}]}    what it could not read
 
 A query begins at `{"initial": true}`, which says nothing about offsets on purpose: Spark asks for the beginning again as long as
@@ -35,12 +36,15 @@ class StreamOffset(NamedTuple):
     begins: Offsets
     ids: Mapping[str, str]
     lost: tuple[Lost, ...] = ()
+    gone: Mapping[TopicPartition, int] = {}
 
     def to_json(self) -> dict[str, Any]:
         told: dict[str, Any] = {"to": _by_topic(self.to)}
         if self.begins:
             told["from"] = _by_topic(self.begins)
         told["ids"] = dict(sorted(self.ids.items()))
+        if self.gone:
+            told["gone"] = _by_topic(self.gone)
         if self.lost:
             told["lost"] = [one.to_json() for one in self.lost]
         return told
@@ -56,6 +60,7 @@ class StreamOffset(NamedTuple):
                 _by_partition(told.get("from", {})),
                 told.get("ids", {}),
                 tuple(Lost.of_json(one) for one in told.get("lost", ())),
+                _by_partition(told.get("gone", {})),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StreamError(f"the checkpoint has {told!r}, which is no offset of format levada") from error

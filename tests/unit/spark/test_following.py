@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from levada.spark.fetch import Range
-from levada.spark.following import Following, first, follow
+from levada.spark.following import Following, first, follow, gone
 from levada.spark.history import Held, History, NoHistory
 from levada.spark.losses import CUT, DELETED, GONE, REPLACED, UNWANTED, DataLost, Lost, below, tell
 from levada.spark.offsets import Bounds
@@ -18,6 +18,7 @@ from levada.spark.subscription import Found
 from levada.wire.answers import TopicPartition
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+C = TopicPartition("users", 0)
 
 
 class Kept(NoHistory):
@@ -93,6 +94,26 @@ def test_a_partition_that_is_gone() -> None:
     assert follow_on(offset({A: 5}), Found((), {}), {}, NoHistory()) == ({}, {}, (Lost("orders", 0, 5, None, GONE),))
 
 
+def test_a_partition_that_is_back_goes_on_where_it_was() -> None:
+    nothing = Found((), {})
+    assert gone(offset({A: 5, B: 2}), nothing) == {A: 5, B: 2}
+    away = offset({}, gone={A: 5})
+    assert gone(away, nothing) == {A: 5}
+    assert follow_on(away, nothing, {}, NoHistory()) == ({}, {}, ()), "told once"
+    bounds = {A: Bounds(0, 9), B: Bounds(3, 4)}
+    hole = Lost("orders", 1, 0, 3, DELETED)
+    assert follow_on(away, found(A, B), bounds, NoHistory()) == ({A: 5, B: 3}, {A: 5, B: 3}, (hole,))
+    assert gone(away, found(A, B)) == {}
+    assert follow_on(away, found(A), {A: Bounds(0, 3)}, NoHistory()).lost == (Lost("orders", 0, 3, 5, CUT),)
+
+
+def test_another_topic_that_comes_back_under_the_name_is_a_new_one() -> None:
+    away = offset({}, gone={A: 5})
+    assert follow_on(away, found(A, topic_id="2"), {A: Bounds(0, 9)}, NoHistory()) == ({A: 0}, {A: 0}, ())
+    assert gone(away, found(topic_id="2")) == {}
+    assert follow_on(away, Found((A,), {}), {A: Bounds(0, 9)}, NoHistory()) == ({A: 0}, {A: 0}, ()), "no id, no telling"
+
+
 def test_a_topic_that_is_no_longer_asked_for_is_told_as_that() -> None:
     following = follow_on(offset({A: 5}), Found((), {}), {}, NoHistory(), wanted="users")
     assert following.lost == (Lost("orders", 0, 5, None, UNWANTED),)
@@ -122,7 +143,9 @@ def test_a_beginning_before_the_log_moves_behind_what_is_lost() -> None:
 
 
 def test_an_offset_comes_back_as_it_was() -> None:
-    told = offset({A: 105, B: 3}, {A: 100}, lost=(Lost("orders", 0, 40, 100, DELETED), Lost("x", 1, 2, None, GONE)))
+    told = offset(
+        {A: 105, B: 3}, {A: 100}, lost=(Lost("orders", 0, 40, 100, DELETED), Lost("x", 1, 2, None, GONE)), gone={C: 3}
+    )
     assert StreamOffset.of_json(json.loads(json.dumps(told.to_json()))) == told
     assert StreamOffset.of_json(INITIAL) is None
 
