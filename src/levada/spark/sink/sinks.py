@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Final
 
+from levada.errors import TimedOut
 from levada.records.batch import Batch, batches
 from levada.routing import partition_for
 from levada.spark.sink.claims import BatchSeen
 from levada.spark.sink.own_topics import SINKS, have
 from levada.spark.sink.single import opened, packed
-from levada.wire.answers import EARLIEST, TopicPartition
+from levada.wire.answers import EARLIEST, LATEST, TopicPartition
 from levada.wire.blocking import BlockingClient
 
 _FETCH_BYTES: Final = 8 << 20
+#: So long a broker is waited for that has yet to learn how far it may be read.
+_PATIENCE_S: Final = 30.0
+_WAIT_MS: Final = 100
 #: The type in the key of a transaction's marker: int16 version | int16 type.
 _COMMIT: Final = 1
 
@@ -26,26 +31,34 @@ class Sinks:
         self._tails: dict[TopicPartition, _Tail] = {}
 
     def last_committed(self, sink_id: str) -> BatchSeen | None:
-        """What is committed now; None for a sink that has never written."""
+        """What is committed now; None for a sink that has never written. TimedOut where a broker does not tell all of it."""
         at = self.place(sink_id)
         tail = self._tails.get(at)
         if tail is None:
             begin = self._client.list_offsets({at: EARLIEST})[at].offset
             tail = self._tails[at] = _Tail(begin)
-        while True:
+        # The end as ListOffsets tells it: a new leader refuses to say until it knows it, while its fetches know less for a moment.
+        # Not the last stable offset: transactions of other sinks may be open before ours.
+        end = self._client.list_offsets({at: LATEST})[at].offset
+        deadline = time.monotonic() + _PATIENCE_S
+        while tail.position < end:
             answer = self._client.fetch(
-                {at: tail.position},
-                max_wait_ms=0,
-                min_bytes=0,
-                max_bytes=_FETCH_BYTES,
-                partition_max_bytes=_FETCH_BYTES,
+                {at: tail.position}, max_wait_ms=_WAIT_MS, max_bytes=_FETCH_BYTES, partition_max_bytes=_FETCH_BYTES
             )[at]
+            before = tail.position
             for batch in batches(answer.records):
                 tail.take(batch)
-            # To the end, not to the last stable offset: transactions of other sinks may be open before ours.
-            if not answer.records or tail.position >= answer.high_watermark:
-                value = tail.settled.get(sink_id.encode())
-                return None if value is None else BatchSeen.decoded(value)
+            if tail.position > before:
+                continue
+            if answer.high_watermark >= end:
+                tail.position = end  # compaction has left nothing behind this
+            elif time.monotonic() > deadline:
+                raise TimedOut(
+                    f"{at.topic}-{at.partition} ends at offset {end} and can be read up to {answer.high_watermark}, for "
+                    f"{_PATIENCE_S:.0f} s now: the last batch of sink {sink_id!r} is not known"
+                )
+        value = tail.settled.get(sink_id.encode())
+        return None if value is None else BatchSeen.decoded(value)
 
     def place(self, sink_id: str) -> TopicPartition:
         """Where this sink's records lie."""
