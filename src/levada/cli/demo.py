@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from levada.spark.demo.feeding import Feeding
     from levada.spark.demo.takings import Results
     from levada.spark.pipelines.running import Running
+    from levada.spark.pipelines.starting import Patient
 
 #: A second here lasts two minutes in the shops: the first minute's revenue is final after a quarter of a minute.
 SPEED: Final = 120.0
@@ -114,21 +115,21 @@ def _run(home: Path, view: View, *, seconds: float | None, a_minute: float, seed
         client.manager.create_topic("orders", partitions=4)
         client.manager.create_topic("revenue", partitions=2)
         view.started(running.grpc, running.bootstrap)
-        pipeline = _started(spark, home, running.bootstrap)
+        patient = _started(spark, home, running.bootstrap)
         with (
             Results(client, "revenue") as results,
             Feeding(client, "orders", stream, speed=SPEED) as feeding,
         ):
             until = None if seconds is None else time.monotonic() + seconds
             while not interrupted.is_set() and (until is None or time.monotonic() < until):
-                view.show(_look(pipeline, feeding, results))
-                _check(pipeline, feeding, results)
+                view.show(_look(patient.running, feeding, results))
+                _check(patient.running.failure if patient.ended() else None, feeding.failure, results.failure)
                 interrupted.wait(_LOOK_S)
             view.ending()
             feeding.end()
-            pipeline.stop()
-            _check(pipeline, feeding, results)
-            return _summary(home, pipeline, feeding, results, interrupted)
+            patient.running.stop()
+            _check(patient.running.failure, feeding.failure, results.failure)
+            return _summary(home, patient.running, feeding, results, interrupted)
 
 
 @contextlib.contextmanager
@@ -142,13 +143,15 @@ def _spark(home: Path, *, verbose: bool) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def _started(spark: SparkSession, home: Path, bootstrap: str) -> Running:
+def _started(spark: SparkSession, home: Path, bootstrap: str) -> Patient:
     from levada.spark.pipelines.loading import declared
     from levada.spark.pipelines.places import Places
     from levada.spark.pipelines.running import Running
+    from levada.spark.pipelines.starting import Patient
 
     (pipeline,) = declared(example())
-    return Running.start(spark, pipeline, Places(bootstrap=bootstrap, home=home, master=_MASTER))
+    places = Places(bootstrap=bootstrap, home=home, master=_MASTER)
+    return Patient(lambda: Running.start(spark, pipeline, places))
 
 
 def example() -> Path:
@@ -160,9 +163,9 @@ def example() -> Path:
     raise LevadaError("the example pipeline orders.py is not where it was installed")
 
 
-def _check(pipeline: Running, feeding: Feeding, results: Results) -> None:
+def _check(*failures: BaseException | None) -> None:
     """Whatever failed in another thread fails here."""
-    for failure in (pipeline.failure, feeding.failure, results.failure):
+    for failure in failures:
         if failure is not None:
             raise failure
 

@@ -35,11 +35,9 @@ if TYPE_CHECKING:
 
     from levada.spark.pipelines.declaration import Pipeline
     from levada.spark.pipelines.places import Places
-    from levada.spark.pipelines.running import Running
+    from levada.spark.pipelines.starting import Patient
 
 _LOOK_S: Final = 0.25
-#: How often a pipeline is started on a machine that is too busy for it.
-_STARTS: Final = 3
 
 
 def run(
@@ -104,18 +102,11 @@ def _spark(stack: ExitStack, master: str, home: Path, *, verbose: bool) -> Spark
 
 
 def _run(spark: SparkSession, pipeline: Pipeline, places: Places, view: View, *, once: bool) -> None:
-    from levada.spark.pipelines.errors import TooBusy
     from levada.spark.pipelines.running import Running
+    from levada.spark.pipelines.starting import Patient
 
     with interruptible() as interrupted:
-        for left in range(_STARTS - 1, -1, -1):
-            running = Running.start(spark, pipeline, places, once=once)
-            try:
-                _watch(running, view, interrupted)
-                return
-            except TooBusy:
-                if not left:
-                    raise
+        _watch(Patient(lambda: Running.start(spark, pipeline, places, once=once)), view, interrupted)
 
 
 def _chosen(pipelines: list[Pipeline], name: str | None, file: Path) -> Pipeline:
@@ -138,11 +129,12 @@ def _view(pipeline: Pipeline, *, as_json: bool) -> View:
     return Lines(pipeline, None)
 
 
-def _watch(running: Running, view: View, interrupted: threading.Event) -> None:
+def _watch(patient: Patient, view: View, interrupted: threading.Event) -> None:
     """Show how it does until it ends, or is told to. What it failed with is raised."""
-    while running.active and not interrupted.is_set():
-        view.show(running.progress())
+    while not (interrupted.is_set() or patient.ended()):
+        view.show(patient.running.progress())
         interrupted.wait(_LOOK_S)
+    running = patient.running
     if running.active:
         view.stopping()
         interrupted.clear()
