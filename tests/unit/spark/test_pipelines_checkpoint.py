@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from levada.spark import pipeline, topic
+from levada.spark import lake, pipeline, topic
+from levada.spark.archive import place
+from levada.spark.pipelines import preflight
 from levada.spark.pipelines.checkpoint import Checkpoint
 from levada.spark.pipelines.errors import WrongCheckpoint
+from levada.spark.pipelines.places import Places
 from levada.spark.pipelines.preflight import ahead
+from levada.spark.pipelines.tables import Table
+from levada.spark.pipelines.writing import TopicWriter, Writing
+from levada.spark.sink.claims import BatchSeen
+from levada.spark.sink.sinks import Sinks
 
 
 def declare(source="orders", state="rocksdb"):
@@ -90,19 +98,85 @@ def test_a_damaged_note_is_not_taken_for_none(checkpoint):
 def test_the_note_is_there_for_people_too(checkpoint):
     checkpoint.open(declare(), 0)
     note = json.loads((checkpoint.directory / "pipeline.json").read_text())
-    assert note == {"epoch": 0, "sources": {"orders": "orders"}, "state": "rocksdb"}
+    assert note == {"epoch": 0, "id": checkpoint.id, "sources": {"orders": "orders"}, "state": "rocksdb"}
+
+
+def test_it_is_known_from_others_of_its_name(checkpoint, tmp_path):
+    checkpoint.open(declare(), 0)
+    before = checkpoint.id
+    checkpoint.open(declare("others"), 0)
+    other = Checkpoint(tmp_path / "elsewhere" / "revenue")
+    assert other.id == ""
+    other.open(declare(), 0)
+    assert checkpoint.id == before != other.id != ""
+
+
+def test_what_a_batch_reads_is_durable_before_a_sink_has_it(checkpoint, monkeypatch):
+    synced = []
+    monkeypatch.setattr(place, "sync", synced.append)
+    checkpoint.open(declare(), 0)
+    begin(checkpoint)
+    writing = Writing(declare(), Places(home=checkpoint.directory.parent), checkpoint)
+    monkeypatch.setattr(TopicWriter, "write", lambda *_: synced.append("sink"))
+    writing(None, 0)
+    offsets = checkpoint.location / "offsets"
+    assert synced == [offsets / "0", offsets, "sink"]
 
 
 @pytest.mark.parametrize(
-    ("seen", "epoch", "begun", "is_ahead"),
+    ("seen", "planned", "is_ahead"),
     [
-        ((0, 17), 0, True, False),
-        ((0, 17), 0, False, True),  # the checkpoint was deleted
-        ((0, -1), 0, False, False),  # claimed, and nothing written yet
-        ((0, 17), 1, False, False),  # begun anew on purpose
-        ((1, 0), 0, True, True),  # an older copy of the checkpoint
-        ((1, -1), 0, True, True),
+        ((0, 17), (0, 18), False),
+        ((0, 17), (0, 17), False),  # Spark does not know yet that it is written
+        ((0, 17), (0, 16), True),  # an older copy of the checkpoint, or its last file lost with the power
+        ((0, 17), (0, -1), True),  # the checkpoint was deleted
+        ((0, -1), (0, -1), False),  # claimed, and nothing written yet
+        ((0, 17), (1, -1), False),  # begun anew on purpose
+        ((1, 0), (0, 17), True),  # a copy from before that
+        ((1, -1), (0, 17), True),
     ],
 )
-def test_a_sink_that_remembers_more_than_the_checkpoint(seen, epoch, begun, is_ahead):
-    assert ahead(seen, epoch, begun=begun) is is_ahead
+def test_a_sink_that_remembers_more_than_the_checkpoint(seen, planned, is_ahead):
+    assert ahead(seen, planned) is is_ahead
+
+
+class Cluster:
+    """As much of a client as is asked before a start."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def topics(self):
+        return dict.fromkeys(("orders", "out"), SimpleNamespace(is_internal=False))
+
+
+@pytest.mark.parametrize("sink", [topic("out"), lake("out")])
+def test_a_start_behind_its_sinks_is_refused(checkpoint, tmp_path, monkeypatch, sink):
+    """Spark's last files were lost, with the power or because this is a copy."""
+    monkeypatch.setattr(preflight, "BlockingClient", Cluster)
+    monkeypatch.setattr(Sinks, "last_committed", lambda *_: BatchSeen(0, 3, None, ()))
+    monkeypatch.setattr(Table, "last_batch", lambda _: 3)
+    one = pipeline(source=topic("orders"), sink=sink, name="revenue")(lambda orders: orders)
+    places = Places(home=tmp_path)
+    checkpoint = Checkpoint(places.checkpoint("revenue"))
+    checkpoint.open(one, 0)
+    begin(checkpoint)
+    with pytest.raises(
+        WrongCheckpoint, match=r"up to 3 of epoch 0, .* knows those up to 0: .*levada pipeline reset revenue"
+    ):
+        preflight.check(one, places)
+    (checkpoint.location / "offsets" / "3").write_text("v1")
+    assert preflight.check(one, places) == 0
+
+
+def test_the_last_batch_that_was_planned(checkpoint):
+    checkpoint.open(declare(), 0)
+    assert checkpoint.planned == -1
+    begin(checkpoint)
+    for name in ("9", "10", ".11.crc", ".12.5f1c.tmp"):
+        (checkpoint.location / "offsets" / name).write_text("v1")
+    assert checkpoint.planned == 10

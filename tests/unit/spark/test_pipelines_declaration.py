@@ -42,7 +42,12 @@ def test_it_is_called_after_its_function_and_says_what_it_is():
 
 def test_sinks_are_remembered_under_the_pipelines_name():
     one = declare(named, sink=[topic("revenue"), lake("table"), lake("/mnt/lake/other/")])
-    assert [one.sink_id(sink) for sink in one.sinks] == ["named.revenue", "named.table", "named.other"]
+    assert [one.sink_id(sink) for sink in one.sinks] == ["named/revenue", "named/table", "named/other"]
+
+
+def test_no_two_pipelines_have_a_sink_of_one_name():
+    one, other = declare(named, name="a", sink=topic("b.c")), declare(named, name="a.b", sink=topic("c"))
+    assert one.sink_id(one.sinks[0]) != other.sink_id(other.sinks[0])
 
 
 def test_several_sources_are_given_by_the_names_of_the_parameters():
@@ -86,6 +91,7 @@ def test_what_is_declared_meanwhile_is_collected_in_order_and_again():
         ({"state": "rocks"}, "did you mean rocksdb"),
         ({"partitions": 0}, "at least 1"),
         ({"trigger": "soon"}, "available now"),
+        ({"name": "p" * 100, "sink": topic("t" * 100)}, "more than 199 characters together"),
         ({"name": "a/b"}, "[A-Za-z0-9._-]"),
         ({"name": ".."}, "[A-Za-z0-9._-]"),
         ({"name": ""}, "[A-Za-z0-9._-]"),

@@ -1,7 +1,7 @@
 """A pipeline's checkpoint by name, and the epoch of its sinks.
 
 <home>/checkpoints/<pipeline>/
-    pipeline.json     {"epoch": 2, "sources": {"orders": "orders"}, "state": "rocksdb"}
+    pipeline.json     {"epoch": 2, "id": "5f1c…", "sources": {"orders": "orders"}, "state": "rocksdb"}
     2/                Spark's checkpoint of this epoch
 
 Batches are counted from 0 in each epoch, and sinks remember epoch and batch: a replayed batch is known again, and a checkpoint
@@ -14,10 +14,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from levada.spark.archive.place import settle
 from levada.spark.pipelines.declaration import Pipeline
 from levada.spark.pipelines.errors import WrongCheckpoint
 
@@ -40,10 +42,25 @@ class Checkpoint:
         return self.directory / str(self.epoch)
 
     @property
+    def id(self) -> str:
+        """Which it is among those of the same name, on other clusters or in other homes; "" before `open`."""
+        return str(self._note().get("id", ""))
+
+    @property
+    def planned(self) -> int:
+        """The last micro-batch that Spark has planned; −1 for none."""
+        offsets = self.location / "offsets"
+        found = offsets.iterdir() if offsets.is_dir() else ()
+        return max((int(one.name) for one in found if one.name.isdecimal()), default=-1)
+
+    @property
     def begun(self) -> bool:
         """Whether a micro-batch was ever planned."""
-        offsets = self.location / "offsets"
-        return offsets.is_dir() and any(one.name.isdecimal() for one in offsets.iterdir())
+        return self.planned >= 0
+
+    def settle(self, batch: int) -> None:
+        """Make durable what this micro-batch reads, which Spark does not: a sink that has it would pass over another of its number."""
+        settle(str(self.location), f"offsets/{batch}")
 
     def check(self, pipeline: Pipeline) -> None:
         """WrongCheckpoint if it was made by another declaration than this."""
@@ -55,7 +72,8 @@ class Checkpoint:
         """Have it for this declaration and epoch. A newer epoch than it has begins anew."""
         if epoch > self.epoch:
             self.reset(epoch)
-        now = {"epoch": self.epoch, "sources": _sources(pipeline), "state": pipeline.state}
+        known = self.id or uuid.uuid4().hex
+        now = {"epoch": self.epoch, "id": known, "sources": _sources(pipeline), "state": pipeline.state}
         if now != self._note():
             self._write(now)
 

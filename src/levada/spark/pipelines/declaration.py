@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from levada.errors import nearest
+from levada.spark.options.sink import SINK_ID_LENGTH_MAX
 from levada.spark.pipelines.errors import WrongDeclaration
 from levada.spark.pipelines.lakes import Lake
 from levada.spark.pipelines.topics import Topic
@@ -65,8 +66,8 @@ class Pipeline:
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
     def sink_id(self, sink: Sink) -> str:
-        """Under which the sink's batches are remembered."""
-        return f"{self.name}.{sink.id}"
+        """Under which the sink's batches are remembered. Names have no slash in them, so no other pipeline's sink is called so."""
+        return f"{self.name}/{sink.id}"
 
 
 #: Where pipelines are put down while a file is loaded.
@@ -181,6 +182,10 @@ def _check_ends(declared: Pipeline) -> None:
         if not isinstance(sink, Sink):
             raise WrongDeclaration(f"sink {sink!r} must be a topic(…) or a lake(…)")
         sink.check_sink()
+        if len(declared.sink_id(sink)) > SINK_ID_LENGTH_MAX:
+            raise WrongDeclaration(
+                f"sink {sink.id!r}: its name and the pipeline's have more than {SINK_ID_LENGTH_MAX - 1} characters together"
+            )
     ids = [(type(sink), sink.id) for sink in declared.sinks]
     for kind, one in ids:
         if ids.count((kind, one)) > 1:

@@ -23,6 +23,9 @@ FILE_BYTES: Final = 256 * MiB
 #: Rows are put down together in groups of so many, or so much: Spark hands them over in much smaller batches.
 GROUP_ROWS: Final = 1 << 18
 GROUP_BYTES: Final = 64 * MiB
+#: So many files, one for each value of what the table is partitioned by, are written beside one another, and so much is held for all.
+FILES_OPEN: Final = 64
+HELD_BYTES: Final = 256 * MiB
 #: What a task hands back of each file.
 WRITTEN: Final = "path STRING, size BIGINT, rows BIGINT, partition STRING, stats STRING"
 _SCHEMA: Final = pa.schema(
@@ -55,6 +58,8 @@ class WriteFiles:
         *,
         file_bytes: int = FILE_BYTES,
         group_rows: int = GROUP_ROWS,
+        files_open: int = FILES_OPEN,
+        held_bytes: int = HELD_BYTES,
     ) -> None:
         self.uri = uri
         self.schema = schema
@@ -62,6 +67,8 @@ class WriteFiles:
         self.batch = batch
         self.file_bytes = file_bytes
         self.group_rows = group_rows
+        self.files_open = files_open
+        self.held_bytes = held_bytes
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for one in self.files(batches):
@@ -74,10 +81,14 @@ class WriteFiles:
                 for partition, rows in self._parted(pa.Table.from_batches([batch]).cast(self.schema)):
                     file = open_files.get(partition)
                     if file is None:
+                        if len(open_files) >= self.files_open:
+                            yield open_files.pop(max(open_files, key=lambda one: open_files[one].bytes)).close()
                         file = open_files[partition] = _File(self, partition, rows.schema)
                     file.write(rows)
                     if file.size >= self.file_bytes:
                         yield open_files.pop(partition).close()
+                    if sum(one.held_bytes for one in open_files.values()) >= self.held_bytes:
+                        max(open_files.values(), key=lambda one: one.held_bytes).put_down()
             while open_files:
                 _, file = open_files.popitem()
                 yield file.close()
@@ -116,7 +127,7 @@ class _File:
         self._about: list[pq.FileMetaData] = []
         self._group_rows = task.group_rows
         self._held: list[pa.Table] = []
-        self._rows_held = self._bytes_held = 0
+        self._rows_held = self.held_bytes = 0
         make_directory(task.uri, directory(self._partition))
         self._files = filesystem(task.uri)
         self._out = self._files.open_output_stream(self._path)
@@ -128,22 +139,28 @@ class _File:
     def size(self) -> int:
         return int(self._out.tell())
 
+    @property
+    def bytes(self) -> int:
+        """What it will have, about."""
+        return self.size + self.held_bytes
+
     def write(self, rows: pa.Table) -> None:
         self._held.append(rows)
         self._rows_held += rows.num_rows
-        self._bytes_held += rows.nbytes
-        if self._rows_held >= self._group_rows or self._bytes_held >= GROUP_BYTES:
-            self._put_down()
+        self.held_bytes += rows.nbytes
+        if self._rows_held >= self._group_rows or self.held_bytes >= GROUP_BYTES:
+            self.put_down()
 
-    def _put_down(self) -> None:
+    def put_down(self) -> None:
+        """Write what is held."""
         held, self._held = self._held, []
-        self._rows_held = self._bytes_held = 0
+        self._rows_held = self.held_bytes = 0
         if held:
             self._writer.write_table(pa.concat_tables(held))
 
     def close(self) -> dict[str, Any]:
         """Durable, and as it will be for ever."""
-        self._put_down()
+        self.put_down()
         self._writer.close()
         size = self.size
         self._out.close()

@@ -1,7 +1,7 @@
 """What is looked at before a pipeline is started: the topics it names, and whether its sinks remember what its checkpoint does.
 
-A checkpoint that was lost begins again at batch 0, under numbers that the sinks have seen: they would take new rows for rows they
-have. So a sink that is ahead of its checkpoint stops the start, and says what to do.
+A checkpoint that was lost begins again at batch 0, and an older copy of it where it was, under numbers that the sinks have seen:
+they would take new rows for rows they have. So a sink that is ahead of its checkpoint stops the start, and says what to do.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ def check(pipeline: Pipeline, places: Places, epoch: int | None = None) -> int:
     """The epoch that it would run in: the checkpoint's, or a newer one that is asked for. UnknownTopic, WrongCheckpoint, Unreachable."""
     checkpoint = Checkpoint(places.checkpoint(pipeline.name))
     now = max(checkpoint.epoch, epoch or 0)
-    goes_on = now == checkpoint.epoch and checkpoint.begun
-    if goes_on:
+    planned = checkpoint.planned if now == checkpoint.epoch else -1
+    if planned >= 0:
         checkpoint.check(pipeline)
     with BlockingClient(places.bootstrap, client_id="levada-pipelines") as client:
         _check_topics(pipeline, client)
         sinks = Sinks(client)
         for sink in pipeline.sinks:
             seen = _seen(pipeline, sink, places, now, sinks)
-            if seen is not None and ahead(seen, now, begun=goes_on):
-                raise _forgotten(pipeline, sink, seen, checkpoint)
+            if seen is not None and ahead(seen, (now, planned)):
+                raise _forgotten(pipeline, sink, seen, checkpoint, planned)
     return now
 
 
@@ -59,16 +59,20 @@ def _seen(pipeline: Pipeline, sink: Sink, places: Places, epoch: int, sinks: Sin
     return None if found is None else (found.epoch, found.batch)
 
 
-def ahead(seen: tuple[int, int], epoch: int, *, begun: bool) -> bool:
-    """Whether a sink has seen what a checkpoint of this epoch has not planned."""
-    last_epoch, last_batch = seen
-    return last_epoch > epoch or (last_epoch == epoch and last_batch >= 0 and not begun)
+def ahead(seen: tuple[int, int], planned: tuple[int, int]) -> bool:
+    """Whether a sink has seen what the checkpoint has not planned; of both, the epoch and the last batch, −1 for none."""
+    return seen > planned
 
 
-def _forgotten(pipeline: Pipeline, sink: Sink, seen: tuple[int, int], checkpoint: Checkpoint) -> WrongCheckpoint:
+def _forgotten(
+    pipeline: Pipeline, sink: Sink, seen: tuple[int, int], checkpoint: Checkpoint, planned: int
+) -> WrongCheckpoint:
     epoch, batch = seen
+    if planned < 0:
+        what = "knows nothing: was it deleted, or is this another --home or another cluster?"
+    else:
+        what = f"knows those up to {planned}: is it an older copy, or did the power fail?"
     return WrongCheckpoint(
         f"sink {sink.id!r} of pipeline {pipeline.name!r} has batches up to {batch} of epoch {epoch}, of which the checkpoint "
-        f"in {checkpoint.directory} knows nothing: was it deleted, or is this another --home? Bring it back, or "
-        f"{begin_anew(pipeline.name)}"
+        f"in {checkpoint.directory} {what} Bring it back, or {begin_anew(pipeline.name)}"
     )

@@ -73,7 +73,7 @@ class Running:
         mode = output_mode(pipeline.mode, pipeline.sinks, aggregated=is_aggregate(plan))
         checkpoint = Checkpoint(places.checkpoint(pipeline.name))
         checkpoint.open(pipeline, now)
-        writing = Writing(pipeline, places, now)
+        writing = Writing(pipeline, places, checkpoint)
         writer = (
             result.writeStream.queryName(pipeline.name)
             .outputMode(mode)

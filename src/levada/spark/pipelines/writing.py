@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from levada.errors import LevadaError
+from levada.spark.pipelines.checkpoint import Checkpoint
 from levada.spark.pipelines.declaration import Pipeline, Sink
 from levada.spark.pipelines.errors import PipelineError
 from levada.spark.pipelines.failures import failed
@@ -60,22 +61,25 @@ class TableWriter:
         self._table.append(frame, batch)
 
 
-def writer_of(pipeline: Pipeline, sink: Sink, places: Places, epoch: int) -> Writer:
+def writer_of(pipeline: Pipeline, sink: Sink, places: Places, checkpoint: Checkpoint) -> Writer:
     sink_id = pipeline.sink_id(sink)
     if isinstance(sink, Topic):
-        return TopicWriter(sink, sink_id, places.bootstrap, epoch)
-    return TableWriter(Table(places.table(sink.name), sink_id, epoch, sink.partition_by))
+        return TopicWriter(sink, sink_id, places.bootstrap, checkpoint.epoch)
+    return TableWriter(
+        Table(places.table(sink.name), sink_id, checkpoint.epoch, sink.partition_by, owner=checkpoint.id)
+    )
 
 
 class Writing:
-    """What `foreachBatch` calls."""
+    """What `foreachBatch` calls. The checkpoint must be open."""
 
-    def __init__(self, pipeline: Pipeline, places: Places, epoch: int) -> None:
+    def __init__(self, pipeline: Pipeline, places: Places, checkpoint: Checkpoint) -> None:
         self.pipeline = pipeline
         self.stopping = False
         #: What the last micro-batch failed with; Spark hands on only its text.
         self.error: Exception | None = None
-        self._writers = [(sink, writer_of(pipeline, sink, places, epoch)) for sink in pipeline.sinks]
+        self._checkpoint = checkpoint
+        self._writers = [(sink, writer_of(pipeline, sink, places, checkpoint)) for sink in pipeline.sinks]
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         try:
@@ -87,6 +91,7 @@ class Writing:
             raise
 
     def _write(self, frame: DataFrame, batch: int) -> None:
+        self._checkpoint.settle(batch)
         # Evaluated once, whoever asks: the function may be dear, and what it draws or looks up may differ the next time.
         shaped = any(sink.shape for sink, _ in self._writers)
         shared = shaped or len(self._writers) > 1
