@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DATA   ?=
 
-.PHONY: run test demo check unit acceptance bench proto tools clean help
+.PHONY: run test demo check unit acceptance kills bench proto tools clean help
 
 run: $(VENV)/.runtime  ## Start a broker on ./levada-data (DATA=… for another directory; LEVADA_KAFKA__PORT=…, LEVADA_GRPC__PORT=…, LEVADA_HTTP__PORT=… for other ports)
 	@$(BIN)/levada up $(if $(DATA),--data $(DATA))
@@ -27,6 +27,9 @@ unit: $(VENV)/.dev  ## Only the tests that need nothing but Python
 
 acceptance: $(VENV)/.dev tools  ## Only the tests with clients nobody here wrote
 	$(BIN)/pytest tests/acceptance
+
+kills: $(VENV)/.dev tools  ## Only the tests that kill drivers, executors, brokers and runners of Spark, in 20 rounds each instead of 2
+	LEVADA_KILL_ROUNDS=$${LEVADA_KILL_ROUNDS:-20} $(BIN)/pytest tests/acceptance/spark -k kill
 
 bench: $(VENV)/.dev tools  ## Levada beside Apache Kafka, NATS, Redis and Spark's own connector; writes bench/RESULTS.md
 	$(BIN)/pip install --quiet --group bench
