@@ -113,14 +113,22 @@ def test_it_is_known_from_others_of_its_name(checkpoint, tmp_path):
 
 def test_what_a_batch_reads_is_durable_before_a_sink_has_it(checkpoint, monkeypatch):
     synced = []
-    monkeypatch.setattr(place, "sync", synced.append)
     checkpoint.open(declare(), 0)
     begin(checkpoint)
+    monkeypatch.setattr(place, "sync", synced.append)
     writing = Writing(declare(), Places(home=checkpoint.directory.parent), checkpoint)
     monkeypatch.setattr(TopicWriter, "write", lambda *_: synced.append("sink"))
     writing(None, 0)
     offsets = checkpoint.location / "offsets"
-    assert synced == [offsets / "0", offsets, "sink"]
+    assert synced == [offsets / "0", offsets, checkpoint.location, checkpoint.directory, "sink"]
+
+
+def test_an_epoch_is_durable_with_its_name(checkpoint, monkeypatch):
+    synced = []
+    monkeypatch.setattr(place, "sync", synced.append)
+    checkpoint.reset()
+    assert synced[-2:] == [checkpoint.directory / "pipeline.json", checkpoint.directory]
+    assert checkpoint.directory.parent in synced
 
 
 @pytest.mark.parametrize(

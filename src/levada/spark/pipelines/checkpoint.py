@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from levada.spark.archive.place import settle
+from levada.spark.archive.place import make_directory, settle
 from levada.spark.pipelines.declaration import Pipeline
 from levada.spark.pipelines.errors import WrongCheckpoint
 
@@ -60,7 +60,10 @@ class Checkpoint:
 
     def settle(self, batch: int) -> None:
         """Make durable what this micro-batch reads, which Spark does not: a sink that has it would pass over another of its number."""
-        settle(str(self.location), f"offsets/{batch}")
+        location = self.location
+        settle(str(location), f"offsets/{batch}")
+        if not batch:
+            settle(str(self.directory), location.name)
 
     def check(self, pipeline: Pipeline) -> None:
         """WrongCheckpoint if it was made by another declaration than this."""
@@ -100,13 +103,14 @@ class Checkpoint:
 
     def _write(self, note: Mapping[str, Any]) -> None:
         """Whole or not at all, and durable: an epoch must not be given out twice."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_directory(str(self.directory), "")
         draft = self.directory / f"{_NOTE}.new"
         with draft.open("w") as file:
             json.dump(note, file)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.directory / _NOTE)
+        settle(str(self.directory), _NOTE)
 
 
 def _sources(pipeline: Pipeline) -> dict[str, str]:
