@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from levada.engine.names import ARCHIVE_GROUP
 from levada.spark.archive.archiver import Archiver
 from levada.spark.archive.keeping import Keeping
 from levada.spark.archive.pipelines import ArchivePipelines
-from levada.spark.archive.planning import Limits
+from levada.spark.archive.planning import Limits, TailCut
 from levada.spark.archive.running import Archiving, tidy
 from levada.spark.archive.status import stands
 from levada.spark.archive.table import ArchiveTable, Whose, WrongTable
@@ -386,6 +387,45 @@ def read(broker: LevadaBroker, archive: Archive, options: dict[str, str]) -> lis
     reader = BatchReader(SourceOptions.of(given).for_batch())
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return [int(value) for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def test_a_log_that_lost_what_is_archived_and_was_written_on_is_told(tmp_path: Path) -> None:
+    """A crash may take back what was not synced yet: then the table holds records that were never there, and must not go on."""
+    with LevadaBroker(tmp_path / "broker", {"levada.durability": "os"}) as broker:
+        cluster = cluster_of(broker.bootstrap)
+        archive = make_archived(cluster, tmp_path / "lake", 1)
+        fill(cluster, archive.topic, 0, 50, 1)
+        broker.kill()
+        broker.start()
+        fill(cluster, archive.topic, 50, 50, 1)
+        archive_all(NoSpark(), cluster, archive)
+        broker.kill()
+        broker.start()
+        archive_all(NoSpark(), cluster, archive)  # nothing was lost
+        broker.kill()
+        [log] = broker.partition_dir(archive.topic, 0).glob("*.log")
+        os.truncate(log, log.stat().st_size - 10)
+        broker.start()
+        fill(cluster, archive.topic, 1000, 200, 1)
+        for _ in range(2):
+            with pytest.raises(TailCut, match=r"up to offset 100, and its log was cut at 50 since"):
+                archive_all(NoSpark(), cluster, archive)
+        assert archived(archive) == expected(100, 1)
+        assert committed(cluster, archive) == {0: (50, archive.place)}, "retention waits for what is there now"
+
+
+def test_what_was_read_while_the_leader_changed_is_read_again(
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = make(1)
+    fill(cluster, archive.topic, 0, 100, 1)
+    with cluster.client() as client:
+        archiver = Archiver(NoSpark(), cluster, client, archive, EAGER.limits)  # type: ignore[arg-type]
+        seen = iter([{0: 3}, {0: 4}, {0: 4}, {0: 4}])
+        monkeypatch.setattr("levada.spark.archive.archiver._epochs", lambda info: next(seen))
+        assert archiver.step() and archived(archive) == []
+        assert archiver.step() and archived(archive) == expected(100, 1)
+        assert archiver.table is not None and archiver.table.epochs() == {0: 4}
 
 
 def test_aborted_transactions_are_not_archived_and_hold_nothing_up(

@@ -197,6 +197,14 @@ async def test_offsets_are_found_by_place_and_time(client, topic):
     assert list(found.values()) == [0, 3, 2, 1, -1]
 
 
+async def test_a_leader_epoch_ends_where_the_log_does_while_there_is_no_later_one(client, topic):
+    await client.produce((topic, 0), batch(b"a", b"b", b"c"))
+    await client.produce((topic, 1), batch(b"a"))
+    info = (await client.topics([topic]))[topic]
+    epochs = {(topic, one.partition): one.leader_epoch for one in info.partitions[:2]}
+    assert await client.epoch_ends(epochs) == {(topic, 0): 3, (topic, 1): 1}
+
+
 async def test_records_are_deleted_from_the_beginning(client, topic):
     await client.produce((topic, 0), batch(b"a"))
     await client.produce((topic, 0), batch(b"b"))

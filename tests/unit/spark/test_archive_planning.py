@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levada.spark.archive.planning import AheadOfLog, Held, Limits, Plan, plan
+from levada.spark.archive.planning import (
+    AheadOfLog,
+    Held,
+    Limits,
+    Plan,
+    TailCut,
+    check_tail,
+    in_doubt,
+    plan,
+)
 from levada.spark.fetch import Range
 
 LIMITS = Limits(rows_min=100, delay_s_max=60, task_rows=100, tasks_max=4)
@@ -63,6 +72,25 @@ def test_what_was_deleted_before_it_was_archived_is_named() -> None:
 def test_a_table_that_is_ahead_of_its_log_is_not_of_that_log() -> None:
     with pytest.raises(AheadOfLog, match=r"archived up to offset 31, and its log ends at 30"):
         planned({0: 31}, {0: (0, 30)})
+
+
+def test_a_tail_is_in_doubt_where_the_leader_epoch_is_another() -> None:
+    log = {partition: Held(0, 100) for partition in range(5)}
+    archived: dict[int, int | None] = {0: 50, 1: 50, 2: 50, 3: 101, 4: None}
+    noted = {0: 7, 1: 7, 3: 7, 4: 7}
+    assert in_doubt(archived, log, noted, {0: 7, 1: 8, 2: 8, 3: 8, 4: 8}) == {1: 7, 4: 7}
+    assert in_doubt(archived, log, noted, {}) == {}
+
+
+@pytest.mark.parametrize("end", [-1, 50, 51])
+def test_a_tail_that_ends_where_it_is_archived_or_later_is_whole(end: int) -> None:
+    check_tail("t", 0, 50, end)
+
+
+@pytest.mark.parametrize("end", [0, 49])
+def test_a_tail_that_was_cut_is_told(end: int) -> None:
+    with pytest.raises(TailCut, match=rf"up to offset 50, and its log was cut at {end} .* {end} to 49 of the table"):
+        check_tail("t", 0, 50, end)
 
 
 def test_a_long_range_is_cut_into_equal_parts_and_leaves_no_small_rest() -> None:

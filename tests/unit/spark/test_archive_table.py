@@ -138,6 +138,17 @@ def test_lost_ranges_are_kept_and_told_once(table: ArchiveTable) -> None:
     assert merge([(4, 6), (1, 2), (5, 9)]) == [[1, 2], [4, 9]]
 
 
+def test_leader_epochs_are_kept_and_only_grow(table: ArchiveTable) -> None:
+    assert table.epochs() == {}
+    table.note_epochs({0: 3, 10: 1})
+    version = table.version
+    table.note_epochs({0: 2, 10: 1})
+    assert table.version == version
+    table.note_epochs({10: 4})
+    fill(table, 0, 3)
+    assert ArchiveTable.open(table.place, WHOSE, RAW).epochs() == {0: 3, 10: 4}
+
+
 # Whose it is
 
 

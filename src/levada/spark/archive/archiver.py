@@ -18,13 +18,13 @@ from levada.engine.names import ARCHIVE_GROUP
 from levada.spark.archive.discovery import archives
 from levada.spark.archive.layout import Written
 from levada.spark.archive.place import filesystem, missing
-from levada.spark.archive.planning import Held, Limits, plan
+from levada.spark.archive.planning import Held, Limits, Plan, TailCut, check_tail, in_doubt, plan
 from levada.spark.archive.table import ArchiveTable, Overtaken, Whose
 from levada.spark.archive.wanted import Archive
 from levada.spark.archive.writing import Done, Job, archive
 from levada.spark.fetch import Range
 from levada.spark.options.cluster import Cluster
-from levada.wire.answers import EARLIEST, LATEST, READ_COMMITTED, OffsetAndMetadata, TopicPartition
+from levada.wire.answers import EARLIEST, LATEST, READ_COMMITTED, OffsetAndMetadata, TopicInfo, TopicPartition
 from levada.wire.blocking import BlockingClient
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class Archiver:
         self._since: dict[int, float] = {}
         self._told: dict[int, int] = {}
         self._tell_again_at = time.monotonic() + _TELL_AGAIN_S
+        #: The leader epoch at which what is archived of a partition was found whole.
+        self._whole: dict[int, int] = {}
         #: Open after the first step.
         self.table: ArchiveTable | None = None
 
@@ -89,15 +91,17 @@ class Archiver:
         """Archive what is due; False where nothing was. With `up_to`, all below these offsets is due, and nothing else.
 
         Durable when it returns, and retention may go on.
-        WrongTable, AheadOfLog, NotShared and other ArchiveErrors; ClientError while the broker is away; what Spark raises.
+        WrongTable, AheadOfLog, TailCut, NotShared and other ArchiveErrors; ClientError while the broker is away; what Spark raises.
         """
         topic = self.archive.topic
         info = self._client.topics([topic])[topic]
         table = self._open(Whose(topic, str(info.topic_id)))
         partitions = [one.partition for one in info.partitions]
         archived = {one: table.next_offset(one) for one in partitions}
-        self._tell(archived)
         log = held(self._client, topic, partitions)
+        epochs = _epochs(info)
+        self._check_tails(table, archived, log, epochs)
+        self._tell(archived)
         if up_to is not None:
             log = {one: _before(log[one], max(up_to.get(one, 0), archived[one] or 0)) for one in partitions}
         plans = plan(topic, archived, log, self._since, time.monotonic(), self._limits, all_there_is=up_to is not None)
@@ -105,29 +109,52 @@ class Archiver:
         self.progress.lag = plans.waiting
         if not plans.ranges and not plans.lost:
             return False
-        self._carry_out(table, archived, plans.ranges, plans.lost)
+        self._carry_out(table, archived, epochs, plans)
         return True
 
     def _open(self, whose: Whose) -> ArchiveTable:
         if self.table is None or self.table.whose != whose:
             self.table = None
             self.table = ArchiveTable.open(self.archive.place, whose, self.archive.typed)
-            self._told, self._since = {}, {}
+            self._told, self._since, self._whole = {}, {}, {}
             return self.table
         return self.table.refresh()
 
+    def _check_tails(
+        self,
+        table: ArchiveTable,
+        archived: Mapping[int, int | None],
+        log: Mapping[int, Held],
+        epochs: Mapping[int, int],
+    ) -> None:
+        """TailCut where a crash took back what is archived already. Retention waits for what the log holds there now."""
+        new = {one: epoch for one, epoch in epochs.items() if self._whole.get(one) != epoch}
+        doubts = in_doubt(archived, log, table.epochs(), new)
+        if doubts:
+            topic = self.archive.topic
+            ends = self._client.epoch_ends({TopicPartition(topic, one): epoch for one, epoch in doubts.items()})
+            for at, end in ends.items():
+                try:
+                    check_tail(topic, at.partition, archived[at.partition] or 0, end)
+                except TailCut:
+                    self._tell({at.partition: end})
+                    raise
+        self._whole |= new
+
     def _carry_out(
-        self, table: ArchiveTable, archived: Mapping[int, int | None], ranges: Sequence[Range], lost: Sequence[Range]
+        self, table: ArchiveTable, archived: Mapping[int, int | None], epochs: Mapping[int, int], plans: Plan
     ) -> None:
         began = time.monotonic()
+        ranges, lost = plans.ranges, plans.lost
         done = self._run(ranges)
         files = [file for one in done for file in one.files]
         self._check_seen(files)
-        if not self._is_still_so(table, archived):
+        if not self._is_still_so(table, archived, epochs):
             return
         self._lose(table, [*lost, *(part for one in done for part in one.lost)])
         ends = {one.partition: one.end for one in lost} | {one.range.partition: one.range.end for one in done}
         moved = {partition: (archived[partition], end) for partition, end in ends.items()}
+        table.note_epochs({one: epochs[one] for one in moved if one in epochs})
         try:
             table.append(files, moved)
         except Overtaken as reason:
@@ -139,11 +166,19 @@ class Archiver:
         self._count(files, time.monotonic() - began)
         self.progress.lag -= sum(one.end - one.start for one in ranges)
 
-    def _is_still_so(self, table: ArchiveTable, archived: Mapping[int, int | None]) -> bool:
-        """What was read is of the topic the table is of, and what was missing has not been archived by somebody else before it went."""
+    def _is_still_so(self, table: ArchiveTable, archived: Mapping[int, int | None], epochs: Mapping[int, int]) -> bool:
+        """What was read is of the topic the table is of, and what was missing has not been archived by somebody else before it went.
+
+        And it was read under the leader epochs that are written down beside it.
+        """
         topic = self.archive.topic
-        if str(self._client.topics([topic])[topic].topic_id) != table.whose.topic_id:
+        info = self._client.topics([topic])[topic]
+        if str(info.topic_id) != table.whose.topic_id:
             self._drop("the topic was deleted and made again")
+            return False
+        now = _epochs(info)
+        if any(now.get(one) != epoch for one, epoch in epochs.items()):
+            self._drop("a partition has another leader, or was recovered after a crash")
             return False
         table.refresh()
         if any(table.next_offset(one) != offset for one, offset in archived.items()):
@@ -214,6 +249,11 @@ class Archiver:
         progress.files += len(files)
         progress.commits += 1
         progress.last_rows, progress.last_s = rows, seconds
+
+
+def _epochs(info: TopicInfo) -> dict[int, int]:
+    """The leader epochs of the partitions, where the brokers tell them."""
+    return {one.partition: one.leader_epoch for one in info.partitions if one.leader_epoch >= 0}
 
 
 def _before(log: Held, end: int) -> Held:

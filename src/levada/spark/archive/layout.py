@@ -29,6 +29,7 @@ TYPED: Final = "data"
 TOPIC_NAME: Final = "levada.topic"
 TOPIC_ID: Final = "levada.topicId"
 LOST: Final = "levada.lost"
+EPOCHS: Final = "levada.epochs"
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

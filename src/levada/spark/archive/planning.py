@@ -14,6 +14,10 @@ class AheadOfLog(ArchiveError):
     """The table holds offsets that the log has never given out, so it is not this log's."""
 
 
+class TailCut(ArchiveError):
+    """The log was cut below what is archived of it, and written on: the table holds records that the log has others for."""
+
+
 class Held(NamedTuple):
     """What the log of a partition holds, up to the last stable offset."""
 
@@ -67,6 +71,30 @@ def plan(
         if all_there_is or count >= limits.rows_min or now - waits >= limits.delay_s_max:
             _cut(plans.ranges, Range(topic, partition, begin, held.end), limits)
     return plans._replace(ranges=_fair(plans.ranges, limits.tasks_max), waiting=waiting)
+
+
+def in_doubt(
+    archived: Mapping[int, int | None], log: Mapping[int, Held], noted: Mapping[int, int], epochs: Mapping[int, int]
+) -> dict[int, int]:
+    """Whose tail may have been cut: partitions that had another leader epoch when they were archived, and which one.
+
+    A log that is too short says so itself: see `plan`.
+    """
+    return {
+        one: noted[one]
+        for one, epoch in epochs.items()
+        if one in noted and noted[one] != epoch and (archived.get(one) or 0) <= log[one].end
+    }
+
+
+def check_tail(topic: str, partition: int, archived: int, epoch_end: int) -> None:
+    """TailCut where the leader epoch of what is archived ended before that; an end below 0 is one that nobody knows."""
+    if 0 <= epoch_end < archived:
+        raise TailCut(
+            f"partition {partition} of {topic} is archived up to offset {archived}, and its log was cut at {epoch_end} since and "
+            f"written on: offsets {epoch_end} to {archived - 1} of the table are not those of the log. Move the table away, or "
+            "set levada.archive to another place"
+        )
 
 
 def _begin(topic: str, partition: int, archived: int | None, held: Held, lost: list[Range]) -> int:

@@ -18,6 +18,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from levada.spark.archive.layout import (
+    EPOCHS,
     LOST,
     TOPIC_ID,
     TOPIC_NAME,
@@ -146,6 +147,11 @@ class ArchiveTable:
         text = self._table.metadata().configuration.get(LOST, "{}")
         return {int(partition): [(low, high) for low, high in held] for partition, held in json.loads(text).items()}
 
+    def epochs(self) -> dict[int, int]:
+        """By partition, the leader epoch under which its last offsets were archived."""
+        text = self._table.metadata().configuration.get(EPOCHS, "{}")
+        return {int(partition): epoch for partition, epoch in json.loads(text).items()}
+
     def append(self, files: Sequence[Written], moved: Mapping[int, tuple[int | None, int]]) -> None:
         """Add files, and with them say how far the partitions are archived: (from, to). All or nothing. Overtaken."""
         transactions = [Transaction(app_id(self.whose.topic_id, one), to) for one, (_, to) in moved.items()]
@@ -185,8 +191,18 @@ class ArchiveTable:
             for partition in held.keys() | lost.keys()
         }
         if merged != {str(partition): [list(one) for one in ranges] for partition, ranges in held.items()}:
-            self._table.alter.set_table_properties({LOST: json.dumps(merged)}, raise_if_not_exists=False)
-            self._settle(self.version)
+            self._set(LOST, merged)
+
+    def note_epochs(self, epochs: Mapping[int, int]) -> None:
+        """Write down under which leader epochs partitions are archived from here on. They only grow: a late one changes nothing."""
+        held = self.epochs()
+        new = {partition: epoch for partition, epoch in epochs.items() if epoch > held.get(partition, -1)}
+        if new:
+            self._set(EPOCHS, {str(partition): epoch for partition, epoch in sorted({**held, **new}.items())})
+
+    def _set(self, name: str, value: Any) -> None:
+        self._table.alter.set_table_properties({name: json.dumps(value)}, raise_if_not_exists=False)
+        self._settle(self.version)
 
     def _commit(self, actions: list[Any], check: Any, transactions: list[Transaction]) -> None:
         """Commit once the check passes and nobody has committed since."""

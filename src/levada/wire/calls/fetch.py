@@ -1,4 +1,4 @@
-"""Reading partitions: fetch, list offsets; and deleting records from their beginning."""
+"""Reading partitions: fetch, list offsets, ask where leader epochs ended; and deleting records from their beginning."""
 
 from __future__ import annotations
 
@@ -168,6 +168,32 @@ class FetchCalls(Core):
             return [
                 Outcome(at, one.error_code, OffsetAt(one.offset, one.timestamp, one.leader_epoch))
                 for at, one in partitions_of(answer)
+            ], ()
+
+        return (yield from self._ask_leaders(held, send_of, outcomes_of, retry))
+
+    @call
+    def epoch_ends(
+        self, epochs: ByPartition[int], *, timeout_ms: int | None = None
+    ) -> Steps[dict[TopicPartition, int]]:
+        """Where these leader epochs ended: the first offset that was written under a later one, or the end; −1 where that cannot be said.
+
+        An end below what was read once means that the log was cut there.
+        """
+        retry, held = self._retry(timeout_ms), keyed(epochs)
+
+        def send_of(node: int, ats: list[TopicPartition]) -> Send:
+            topics = [
+                {"topic": topic, "partitions": [{"partition": one, "leader_epoch": epoch} for one, epoch in some]}
+                for topic, some in by_topic({at: held[at] for at in ats})
+            ]
+            return self._send(node, ApiKey.OFFSET_FOR_LEADER_EPOCH, {"replica_id": -1, "topics": topics}, retry)
+
+        def outcomes_of(answer: Message, _ats: list[TopicPartition]) -> tuple[Iterable[Outcome], Sequence[Endpoint]]:
+            return [
+                Outcome(TopicPartition(topic.topic, one.partition), one.error_code, one.end_offset)
+                for topic in answer.topics
+                for one in topic.partitions
             ], ()
 
         return (yield from self._ask_leaders(held, send_of, outcomes_of, retry))
