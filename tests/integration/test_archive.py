@@ -422,7 +422,7 @@ def test_what_was_read_while_the_leader_changed_is_read_again(
     with cluster.client() as client:
         archiver = Archiver(NoSpark(), cluster, client, archive, EAGER.limits)  # type: ignore[arg-type]
         seen = iter([{0: 3}, {0: 4}, {0: 4}, {0: 4}])
-        monkeypatch.setattr("levada.spark.archive.archiver._epochs", lambda info: next(seen))
+        monkeypatch.setattr("levada.spark.archive.archiver.epochs_of", lambda info: next(seen))
         assert archiver.step() and archived(archive) == []
         assert archiver.step() and archived(archive) == expected(100, 1)
         assert archiver.table is not None and archiver.table.epochs() == {0: 4}

@@ -52,7 +52,7 @@ def written(place: str, partition: int, first: int, count: int, typed: Typed = R
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A directory; and one that is spoken to as an object store is."""
     if request.param == "object store":
-        for module in ("place", "table", "vacancy"):
+        for module in ("place", "making", "vacancy"):
             monkeypatch.setattr(f"levada.spark.archive.{module}.local_path", lambda place: None)
     return str(tmp_path / "lake" / "t")
 

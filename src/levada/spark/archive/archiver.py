@@ -17,6 +17,7 @@ import structlog
 from levada.engine.names import ARCHIVE_GROUP
 from levada.spark.archive.discovery import archives
 from levada.spark.archive.layout import Written
+from levada.spark.archive.logs import before, epochs_of, held
 from levada.spark.archive.place import filesystem, missing
 from levada.spark.archive.planning import Held, Limits, Plan, TailCut, check_tail, in_doubt, plan
 from levada.spark.archive.table import ArchiveTable, Overtaken, Whose
@@ -24,7 +25,7 @@ from levada.spark.archive.wanted import Archive
 from levada.spark.archive.writing import Done, Job, archive
 from levada.spark.fetch import Range
 from levada.spark.options.cluster import Cluster
-from levada.wire.answers import EARLIEST, LATEST, READ_COMMITTED, OffsetAndMetadata, TopicInfo, TopicPartition
+from levada.wire.answers import OffsetAndMetadata, TopicPartition
 from levada.wire.blocking import BlockingClient
 
 if TYPE_CHECKING:
@@ -99,11 +100,11 @@ class Archiver:
         partitions = [one.partition for one in info.partitions]
         archived = {one: table.next_offset(one) for one in partitions}
         log = held(self._client, topic, partitions)
-        epochs = _epochs(info)
+        epochs = epochs_of(info)
         self._check_tails(table, archived, log, epochs)
         self._tell(archived)
         if up_to is not None:
-            log = {one: _before(log[one], max(up_to.get(one, 0), archived[one] or 0)) for one in partitions}
+            log = {one: before(log[one], max(up_to.get(one, 0), archived[one] or 0)) for one in partitions}
         plans = plan(topic, archived, log, self._since, time.monotonic(), self._limits, all_there_is=up_to is not None)
         self._since = plans.since
         self.progress.lag = plans.waiting
@@ -176,7 +177,7 @@ class Archiver:
         if str(info.topic_id) != table.whose.topic_id:
             self._drop("the topic was deleted and made again")
             return False
-        now = _epochs(info)
+        now = epochs_of(info)
         if any(now.get(one) != epoch for one, epoch in epochs.items()):
             self._drop("a partition has another leader, or was recovered after a crash")
             return False
@@ -249,21 +250,3 @@ class Archiver:
         progress.files += len(files)
         progress.commits += 1
         progress.last_rows, progress.last_s = rows, seconds
-
-
-def _epochs(info: TopicInfo) -> dict[int, int]:
-    """The leader epochs of the partitions, where the brokers tell them."""
-    return {one.partition: one.leader_epoch for one in info.partitions if one.leader_epoch >= 0}
-
-
-def _before(log: Held, end: int) -> Held:
-    """As if the log ended here, if it goes further."""
-    return Held(log.start, max(log.start, min(log.end, end)))
-
-
-def held(client: BlockingClient, topic: str, partitions: Sequence[int]) -> dict[int, Held]:
-    """What the log of each partition holds, committed records only."""
-    ats = [TopicPartition(topic, one) for one in partitions]
-    starts = client.list_offsets(dict.fromkeys(ats, EARLIEST))
-    ends = client.list_offsets(dict.fromkeys(ats, LATEST), isolation=READ_COMMITTED)
-    return {at.partition: Held(starts[at].offset, max(starts[at].offset, ends[at].offset)) for at in ats}

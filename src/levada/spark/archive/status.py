@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from levada.spark.archive.archiver import held
+from levada.spark.archive.logs import held
 from levada.spark.archive.table import ArchiveTable, Whose
 from levada.spark.archive.wanted import Archive
 from levada.wire.blocking import BlockingClient

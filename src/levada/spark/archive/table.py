@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from levada.spark.archive.layout import (
@@ -28,13 +28,12 @@ from levada.spark.archive.layout import (
     stats,
     table_schema,
 )
-from levada.spark.archive.place import ArchiveError, filesystem, local_path, settle, sync
-from levada.spark.archive.vacancy import Occupied, check_vacant
+from levada.spark.archive.making import created, found
+from levada.spark.archive.place import ArchiveError, filesystem, settle
 from levada.spark.archive.wanted import Typed
 
 #: Others commit at the same time now and then, and never for long.
 _TRIES_MAX: Final = 20
-_SETTINGS: Final[Mapping[str, str]] = {"delta.checkpointInterval": "100"}
 
 
 class WrongTable(ArchiveError):
@@ -78,7 +77,7 @@ class ArchiveTable:
         """The table, made where there is none. WrongTable where it is another topic's, or holds other columns; Occupied."""
         table = found(place)
         if table is None:
-            table = _created(place, whose, typed)
+            table = created(place, whose, typed)
         opened = cls(place, whose, table)
         opened._check()
         opened._check_columns(typed)
@@ -239,49 +238,6 @@ class ArchiveTable:
                 files.delete_file(path)
                 removed.append(path)
         return removed
-
-
-def found(place: str) -> DeltaTable | None:
-    """The Delta table at this place, if there is one. ArchiveError where it cannot be read."""
-    try:
-        return DeltaTable(place)
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError) as reason:
-        path = local_path(place)
-        if path is not None and not (path / "_delta_log").exists():
-            return None
-        raise ArchiveError(f"the archive {place} cannot be read: {reason}") from reason
-
-
-def _created(place: str, whose: Whose, typed: Typed) -> DeltaTable:
-    path = local_path(place)
-    try:
-        check_vacant(place)
-        if path is not None:
-            path.mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(
-            place,
-            table_schema(typed),
-            mode="ignore",
-            partition_by=["partition"],
-            name=whose.topic,
-            description=f"Every record of topic {whose.topic}",
-            configuration={**_SETTINGS, TOPIC_NAME: whose.topic, TOPIC_ID: whose.topic_id},
-            raise_if_key_not_exists=False,
-        )
-    except Occupied:
-        table = found(place)  # unless somebody else has made it this moment
-        if table is None:
-            raise
-        return table
-    except (DeltaError, OSError) as reason:
-        raise ArchiveError(f"the archive {place} cannot be made: {reason}") from reason
-    if path is not None:
-        for each in (path / "_delta_log", path, path.parent):
-            sync(each)
-    settle(place, f"_delta_log/{0:020d}.json")
-    return DeltaTable(place)
 
 
 def _files(table: DeltaTable) -> Iterator[Archived]:
