@@ -21,7 +21,7 @@ from levada.spark.options.source import SourceOptions
 from levada.spark.slices import Slice
 from levada.spark.stream import StreamReader
 from levada.spark.stream_offset import StreamError
-from levada.spark.subscription import Found
+from levada.spark.subscription import Found, found
 from levada.testing import broker as levada_broker
 from levada.wire.answers import TopicPartition
 from levada.wire.blocking import BlockingClient
@@ -476,6 +476,19 @@ def test_a_topic_that_is_not_seen_for_a_moment_goes_on_where_it_was(
     query.restart()
     assert query.batch() == numbered(2, 5)
     assert query.at is not None and "gone" not in query.at
+
+
+def test_a_batch_that_is_run_again_waits_for_a_topic_that_is_not_seen_for_a_moment(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(bootstrap)
+    put(bootstrap, topic, numbered(5))
+    query = Query(bootstrap, topic, startingOffsets="earliest", failOnDataLoss="false")
+    query.plan()
+    query.restart()
+    answers = iter([Found((), {}), Found((), {})])
+    monkeypatch.setattr("levada.spark.stream.found", lambda *asked: next(answers, None) or found(*asked))
+    assert [row[1] for row in query.run()] == list(range(5))
 
 
 def test_a_topic_made_again_is_another_one_however_long_it_is(bootstrap: str) -> None:

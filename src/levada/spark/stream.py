@@ -7,7 +7,7 @@ ended by closing it down, `stop` is not called. Executors read, knowing nothing 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from levada.spark.options.source import SourceOptions
 
 _STARTING: Final = At("startingOffsets", "latest")
-#: A new leader may not know for a moment how far it can be read: so long is an end before what was read not believed.
+#: A new leader may not know for a moment how far it can be read, or a broker which topics there are: so long is that not believed.
 _SETTLE_S: Final = 3.0
 _HISTORY_S: Final = 60.0
 _STORE_TIMEOUT_MS: Final = 5_000
@@ -176,11 +176,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _still_there(self, wanted: list[Range], end: StreamOffset) -> list[Range]:
         """What can be read of a batch that an earlier run planned: of a topic made again, the same offsets mean something else."""
-        ids = found(self._connected(), self._options.topics).ids
-        others = {topic: ids.get(topic) for topic, known in end.ids.items() if ids.get(topic) != known}
+        known = {one.topic: end.ids[one.topic] for one in wanted if one.topic in end.ids}
+        ids = self._ids_now(known)
+        others = {topic: ids.get(topic) for topic, one in known.items() if ids.get(topic) != one}
         lost = [Lost(*one[:4], REPLACED if others[one.topic] else GONE) for one in wanted if one.topic in others]
         tell(lost, fail=self._options.fail_on_data_loss)
         return [one for one in wanted if one.topic not in others]
+
+    def _ids_now(self, topics: Collection[str]) -> Mapping[str, str]:
+        """The ids that topics have now. What a batch leaves out is never read: one that is not seen is waited for, for a moment."""
+        deadline = time.monotonic() + _SETTLE_S
+        while True:
+            ids = found(self._connected(), self._options.topics).ids
+            if all(topic in ids for topic in topics) or time.monotonic() > deadline:
+                return ids
+            time.sleep(0.1)
 
     # The cluster
 
