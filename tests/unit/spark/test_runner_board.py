@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from levada.cli.pipeline_told import as_dict, described, duration, no_runner, rows, shown_state
-from levada.spark.runner.board import ABSENT_AFTER_MS, Ledger
+from levada.errors import TimedOut
+from levada.records.build import build
+from levada.spark.runner import board as boards
+from levada.spark.runner.board import ABSENT_AFTER_MS, Board, Ledger
 from levada.spark.runner.records import Actual, RunnerSeen, State, Wanted, decoded, encoded
+from levada.wire.answers import EARLIEST, TopicPartition
+from levada.wire.fetch import Fetched
 
 
 def now_ms() -> int:
@@ -140,3 +147,66 @@ def test_durations_are_told_in_the_unit_that_says_most() -> None:
     assert [duration(one) for one in (0, 1.4, 119, 120, 7_199, 7_200, 200_000)] == [
         "0 s", "1 s", "119 s", "2 min", "119 min", "2 h", "2 d",
     ]  # fmt: skip
+
+
+class Faltering:
+    """A client of a broker whose fetches are empty for as many times as is said, though it told where the log ends."""
+
+    def __init__(self, *names: str, empty: int = 0, stable: int = -1) -> None:
+        self.empty, self.stable = empty, stable
+        self.positions: list[int] = []
+        self.end = 0
+        self._log: list[bytes] = []
+        self.add(*names)
+
+    def add(self, *names: str) -> None:
+        for name in names:
+            record = (f"wanted/{name}".encode(), encoded(Wanted(run=False)))
+            self._log.append(bytes(build([record], base_offset=self.end, timestamp_ms=1)))
+            self.end += 1
+
+    def list_offsets(self, places: dict[TopicPartition, int], **_: Any) -> dict[TopicPartition, Any]:
+        return {at: SimpleNamespace(offset=0 if when == EARLIEST else self.end) for at, when in places.items()}
+
+    def fetch(self, positions: dict[TopicPartition, int], **_: Any) -> dict[TopicPartition, Fetched]:
+        [(at, position)] = positions.items()
+        self.positions.append(position)
+        if self.empty:
+            self.empty -= 1
+            return {at: Fetched(0, last_stable_offset=self.stable)}
+        return {at: Fetched(0, last_stable_offset=self.end, records=b"".join(self._log[position:]), aborted=[])}
+
+
+def board(client: Any) -> Board:
+    return Board(client)
+
+
+def test_a_fetch_without_records_leaves_no_wish_behind() -> None:
+    """A broker that has just come to lead the partition may know less for a moment than the end it told."""
+    client = Faltering("a", "b", empty=3, stable=1)
+    read = board(client)
+    assert list(read.read().wanted) == ["a", "b"]
+    assert client.positions == [0, 0, 0, 0]
+    client.add("c")
+    client.empty = 2
+    assert list(read.read().wanted) == ["a", "b", "c"]
+
+
+def test_a_broker_that_does_not_tell_all_is_not_taken_at_its_word_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(boards, "_PATIENCE_S", 0.0)
+    client = Faltering("a", empty=1000)
+    read = board(client)
+    with pytest.raises(TimedOut, match=r"ends at offset 1, and .* nothing comes from offset 0 on"):
+        read.read()
+    client.empty = 0
+    assert list(read.read().wanted) == ["a"]
+
+
+def test_the_end_of_a_log_that_compaction_emptied_is_reached() -> None:
+    client = Faltering("a", empty=1, stable=1)
+    read = board(client)
+    assert read.read().wanted == {}
+    client.add("b")
+    assert list(read.read().wanted) == ["b"]

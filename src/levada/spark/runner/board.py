@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from levada.errors import BrokerRefused
+from levada.errors import BrokerRefused, TimedOut
 from levada.records.batch import batches
 from levada.records.build import build
 from levada.records.read import read_all
@@ -36,6 +36,10 @@ CONFIGS: Final[Mapping[str, str]] = {
 }
 #: A runner that has not been heard of for so long is not there.
 ABSENT_AFTER_MS: Final = 15_000
+#: So long a broker is waited for that has yet to learn how far it may be read. Well below the time after which a runner that reads is
+#: taken for absent.
+_PATIENCE_S: Final = 5.0
+_WAIT_MS: Final = 100
 
 
 def now_ms() -> int:
@@ -82,7 +86,10 @@ class Board:
                 raise
 
     def read(self) -> Ledger:
-        """Take in what was written since the last time, up to the end as it is now. Without the topic there is nothing to read."""
+        """Take in what was written since the last time, up to the end as it is now. Without the topic there is nothing to read.
+
+        TimedOut where the broker does not tell all of it: the next call goes on from there.
+        """
         try:
             self._read()
         except BrokerRefused as refusal:
@@ -97,13 +104,25 @@ class Board:
         if self._position is None:
             self._position = self._client.list_offsets({AT: EARLIEST})[AT].offset
         end = self._client.list_offsets({AT: LATEST}, isolation=READ_COMMITTED)[AT].offset
+        deadline = time.monotonic() + _PATIENCE_S
         while self._position < end:
-            got = self._client.fetch({AT: self._position}, max_wait_ms=100, isolation=READ_COMMITTED)[AT]
+            got = self._client.fetch({AT: self._position}, max_wait_ms=_WAIT_MS, isolation=READ_COMMITTED)[AT]
             for record in read_all(
                 got.records, from_offset=self._position, aborted=got.aborted or (), committed_only=True
             ):
                 self.ledger.take(record.key, record.value)
-            self._position = max((batch.last_offset + 1 for batch in batches(got.records)), default=end)
+            before = self._position
+            self._position = max((batch.last_offset + 1 for batch in batches(got.records)), default=before)
+            if self._position > before:
+                continue
+            # Nothing came. A new leader, or one that is slowing us down, knows less for a moment than the end it told.
+            if got.last_stable_offset >= end:
+                self._position = end  # compaction has left nothing behind this
+            elif time.monotonic() > deadline:
+                raise TimedOut(
+                    f"{TOPIC} ends at offset {end}, and for {_PATIENCE_S:.0f} s now nothing comes from offset {before} on: "
+                    "what is wanted of pipelines is not known"
+                )
 
     def want(self, name: str, wish: Wanted) -> None:
         """Write what is wanted of a pipeline. Done when this returns, runner or not."""
