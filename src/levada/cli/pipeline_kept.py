@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from levada.cli.output import print_json, print_pairs, print_table
-from levada.cli.pipeline_told import as_dict, described, no_runner, rows, shown_state
-from levada.cli.session import AsJson, WrongUsage, count
+from levada.cli.pipeline_awaited import Awaited, outcome, started, stopped
+from levada.cli.pipeline_told import as_dict, described, no_runner, now_ms, rows
+from levada.cli.session import AsJson, WrongUsage
 from levada.cli.spark import Bootstrap, SparkServer, bootstrap_of, need_broker
 from levada.errors import InvalidRequest, nearest
 
@@ -105,17 +106,10 @@ def start(
 
       levada pipeline start revenue
     """
-    from levada.spark.runner.records import State
-
     with _board(bootstrap, server) as (_, board):
         _known(board, name)
         wish = _ask(board, name, lambda held: replace(held, run=True, asked=held.asked + 1))
-
-        def is_done(actual: Actual) -> bool:
-            fresh = actual.updated_ms >= wish.at_ms or actual.state is State.RUNNING
-            return fresh and actual.state in (State.RUNNING, State.FAILED, State.FINISHED, State.GONE)
-
-        _say(board, name, is_done, wait, as_json=as_json)
+        _say(board, name, started(wish), wait, as_json=as_json)
 
 
 def stop(
@@ -131,12 +125,10 @@ def stop(
 
       levada pipeline stop revenue
     """
-    from levada.spark.runner.records import State
-
     with _board(bootstrap, server) as (_, board):
         _known(board, name)
-        _ask(board, name, lambda held: replace(held, run=False))
-        _say(board, name, lambda one: one.state in (State.STOPPED, State.GONE), wait, as_json=as_json)
+        wish = _ask(board, name, lambda held: replace(held, run=False))
+        _say(board, name, stopped(wish), wait, as_json=as_json)
 
 
 def reset(
@@ -153,8 +145,7 @@ def reset(
 
       levada pipeline reset revenue
     """
-    from levada.cli.pipeline_reset import consequences
-    from levada.spark.runner.records import State
+    from levada.cli.pipeline_reset import begun_anew, consequences
 
     with _board(bootstrap, server) as (client, board):
         actual = _known(board, name)
@@ -169,9 +160,8 @@ def reset(
             if not sys.stdin.isatty():
                 raise WrongUsage(f"nobody is there to ask whether to reset {name}: say --yes")
             typer.confirm(f"Reset {name}?", abort=True, err=True)
-        wish = _ask(board, name, lambda held: replace(held, epoch=epoch, asked=held.asked + 1))
-        settled = (State.RUNNING, State.FAILED, State.FINISHED, State.GONE) if wish.run else (State.STOPPED, State.GONE)
-        _say(board, name, lambda one: one.epoch >= epoch and one.state in settled, wait, as_json=as_json)
+        wish = _ask(board, name, lambda held: begun_anew(name, held, epoch))
+        _say(board, name, started(wish) if wish.run else stopped(wish), wait, as_json=as_json)
 
 
 def _known(board: Board, name: str) -> Actual:
@@ -186,10 +176,10 @@ def _known(board: Board, name: str) -> Actual:
 
 
 def _ask(board: Board, name: str, change: Callable[[Wanted], Wanted]) -> Wanted:
-    from levada.spark.runner.board import now_ms
+    """Change what is wanted, as it is now: a person who was asked something may have thought for long."""
     from levada.spark.runner.records import Wanted
 
-    held = board.ledger.wanted.get(name, Wanted())
+    held = board.read().wanted.get(name, Wanted())
     wish = replace(change(held), at_ms=now_ms(), by=_who())
     board.want(name, wish)
     return wish
@@ -202,31 +192,23 @@ def _who() -> str:
         return socket.gethostname()
 
 
-def _say(board: Board, name: str, is_done: Callable[[Actual], bool], wait_s: int, *, as_json: bool) -> None:
-    """Wait for the runner to have done it, where there is one, and say how it is then."""
-    from levada.spark.runner.board import now_ms
-
+def _say(board: Board, name: str, awaited: Awaited, wait_s: int, *, as_json: bool) -> None:
+    """Wait for the runner to have done it, where there is one, say how it is then, and end with an exit code that says so too."""
     deadline = time.monotonic() + wait_s
-    while (attended := board.ledger.is_attended(now_ms())) and not is_done(board.ledger.actual[name]):
-        if time.monotonic() >= deadline:
+    while name in board.ledger.actual and board.ledger.is_attended(now_ms()):
+        if awaited.is_over(board.ledger.actual[name]) or time.monotonic() >= deadline:
             break
         time.sleep(_LOOK_S)
-        if name not in board.read().actual:
-            break
-    ledger = board.ledger
-    if name not in ledger.actual:
-        _known(board, name)
-    actual = ledger.actual[name]
+        board.read()
+    _known(board, name)
+    came = outcome(name, awaited, board.ledger, wait_s)
     if as_json:
-        [one] = [one for one in as_dict(ledger)["pipelines"] if one["pipeline"] == name]
-        print_json({**one, "done": attended and is_done(actual)})
-        return
-    if not attended:
-        print(f"{name}: noted. {no_runner(ledger)}")
-        return
-    late = "" if is_done(actual) else f", after {count(wait_s, 'second')}"
-    why = f": {actual.cause}" if actual.cause else ""
-    print(f"{name}: {shown_state(actual, ledger)}{late}{why}")
+        [one] = [one for one in as_dict(board.ledger)["pipelines"] if one["pipeline"] == name]
+        print_json({**one, "done": came.done})
+    else:
+        print(came.text)
+    if came.exit_code:
+        raise typer.Exit(came.exit_code)
 
 
 def commands() -> Iterator[tuple[str, Any]]:

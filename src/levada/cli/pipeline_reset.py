@@ -1,17 +1,18 @@
-"""What a reset of a pipeline means, before it is done."""
+"""A reset of a pipeline: what it means, before it is done, and the wish for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from levada.cli.pipeline_told import no_runner, sink_name
 from levada.cli.session import count
-from levada.errors import LevadaError
+from levada.errors import InvalidRequest, LevadaError
 
 if TYPE_CHECKING:
     from levada.spark.runner.board import Ledger
-    from levada.spark.runner.records import Actual
+    from levada.spark.runner.records import Actual, Wanted
     from levada.wire.blocking import BlockingClient
 
 
@@ -34,6 +35,13 @@ def consequences(name: str, actual: Actual, epoch: int, ledger: Ledger, client: 
         yield "- it is running: it is stopped first, and started again"
     else:
         yield f"- it is {actual.state}, and is started"
+
+
+def begun_anew(name: str, held: Wanted, epoch: int) -> Wanted:
+    """What is wanted from now on, with this epoch. InvalidRequest where another reset came first: what was told of this one is not so."""
+    if held.epoch >= epoch:
+        raise InvalidRequest(f"{name} has been reset meanwhile, to epoch {held.epoch}: nothing was done")
+    return replace(held, epoch=epoch, asked=held.asked + 1)
 
 
 def _came(actual: Actual) -> str:

@@ -74,6 +74,20 @@ def test_what_is_declared_runs() -> None:
     assert world.state("x") is world.state("y") is State.RUNNING
 
 
+def test_a_status_says_which_start_it_takes_account_of() -> None:
+    world = World()
+    world.write("a.py", "1", ["x"])
+    world.write("b.py", "1", "does not load")
+    world.settle()
+    world.plan.failed("x", world.now, "boom")
+    world.want("x", asked=3)
+    world.want("b.py", asked=2)
+    assert (world.state("x"), world.status("x").asked) == (State.FAILED, 0)
+    world.plan.tick(world.now, world.seen, world.wanted)
+    assert (world.state("x"), world.status("x").asked) == (State.STARTING, 3)
+    assert (world.state("b.py"), world.status("b.py").asked) == (State.FAILED, 2)
+
+
 def test_a_failure_is_tried_again_later_and_later_and_others_do_not_notice() -> None:
     world = World()
     world.write("a.py", "1", ["x"])

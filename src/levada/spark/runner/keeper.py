@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -81,6 +81,7 @@ class Keeper:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="levada-runner")
         self._loading = threading.Lock()  # a file is run with sys.path changed for it
+        self._telling = threading.Lock()  # that it was started is told before that it has ended
         self._declared: dict[tuple[str, str], Mapping[str, Runnable]] = {}
         self._running: dict[str, Query] = {}
         self._described: dict[str, Described] = {}
@@ -89,17 +90,25 @@ class Keeper:
         self._watcher = threading.Thread(target=self._watch, daemon=True, name="levada-runner-watch")
         self._watcher.start()
 
-    def do(self, action: Action, shelf_of: Callable[[str], Shelf]) -> None:
-        """Begin it."""
+    def do(self, action: Action, shelves: Mapping[str, Shelf]) -> None:
+        """Begin it. `shelves` has the one of every unit that is there."""
         match action:
             case Load(unit):
-                self._pool.submit(self._load, action, shelf_of(unit))
+                self._pool.submit(self._load, action, shelves[unit])
             case Start():
                 self._pool.submit(self._start, action)
             case Stop(name):
-                # Whoever takes it out tells how it ended: here, or the watcher, who found that it had ended by itself.
-                if (query := self._running.pop(name, None)) is not None:
+                query = self._running.get(name)
+                if query is not None and self._take_out(name, query):
                     self._pool.submit(self._stop, name, query)
+
+    def _take_out(self, name: str, query: Query) -> bool:
+        """Whoever takes it out tells how it ended: who was to stop it, or the watcher, who found that it had ended by itself."""
+        with self._telling:
+            if self._running.get(name) is not query:
+                return False
+            del self._running[name]
+            return True
 
     def progress(self, name: str) -> Progress | None:
         """The last that was heard of a running pipeline."""
@@ -117,10 +126,11 @@ class Keeper:
         except Exception as error:
             self.events.put(NotLoaded(*load, *_told(error)))
             return
-        # The one before may just be on its way to being started.
-        for old in [key for key in self._declared if key[0] == load.unit][:-1]:
-            del self._declared[old]
-        self._declared[load.unit, load.version] = found
+        with self._loading:
+            # The one before may just be on its way to being started.
+            for old in [key for key in self._declared if key[0] == load.unit][:-1]:
+                del self._declared[old]
+            self._declared[load.unit, load.version] = found
         self.events.put(Loaded(*load, tuple(found)))
 
     def _start(self, start: Start) -> None:
@@ -134,8 +144,9 @@ class Keeper:
         except Exception as error:
             self.events.put(self._lost() or Failed(start.name, *_told(error)))
             return
-        self._running[start.name] = query
-        self.events.put(Started(start.name))
+        with self._telling:
+            self._running[start.name] = query
+            self.events.put(Started(start.name))
 
     def _stop(self, name: str, query: Query) -> None:
         try:
@@ -161,7 +172,7 @@ class Keeper:
             self._progress[name] = query.progress()
             return
         failure = query.failure
-        if self._running.pop(name, None) is query:
+        if self._take_out(name, query):
             self.events.put(Ended(name) if failure is None else Failed(name, *_told(failure)))
             query.stop()
 

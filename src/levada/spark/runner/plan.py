@@ -70,6 +70,8 @@ class Status(NamedTuple):
     epoch: int
     trouble: Trouble | None = None
     note: str = ""
+    #: The last start that was asked for and that this takes account of.
+    asked: int = 0
 
     @property
     def next_at(self) -> float | None:
@@ -258,7 +260,10 @@ class Plan:
             if unit.trouble is not None and not unit.names:
                 called = (label or {}).get(name, name)
                 since = unit.trouble.next_at - delay_s(unit.trouble.times)
-                silent = Status(called, State.FAILED, since, name, unit.seen, 0, unit.trouble)
+                wish = wanted.get(called, AS_DECLARED)
+                silent = Status(
+                    called, State.FAILED, since, name, unit.seen, wish.epoch, unit.trouble, asked=wish.asked
+                )
                 if called not in found or found[called].state is State.GONE:
                     found[called] = silent
         return [found[name] for name in sorted(found)]
@@ -272,7 +277,8 @@ class Plan:
             kept.told = (state, now)
         busy = kept.phase is not _Phase.IDLE
         of, version, epoch = kept.run if busy else (kept.unit, kept.version, wish.epoch)
-        return Status(kept.name, state, kept.told[1], of, version, epoch, trouble, self._note(kept, unit))
+        note = self._note(kept, unit)
+        return Status(kept.name, state, kept.told[1], of, version, epoch, trouble, note, kept.asked or 0)
 
     def _state(self, kept: _Pipeline, wish: Wanted) -> State:
         if kept.phase is not _Phase.IDLE:

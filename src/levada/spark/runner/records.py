@@ -65,6 +65,8 @@ class Actual:
     file: str = ""
     version: str = ""
     epoch: int = 0
+    #: The number of the last start that its runner has heard of: what it tells is of after that.
+    asked: int = 0
     #: Of the last failure, in one line and in full, and how many there were in a row.
     cause: str = ""
     detail: str = ""

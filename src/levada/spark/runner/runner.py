@@ -121,21 +121,26 @@ class Runner:
         """One look at everything."""
         now = time.monotonic()
         wanted = self._read()
-        seen = self._seen()
+        seen, shelves = self._seen()
         for action in self._plan.tick(now, seen, wanted):
-            keeper.do(action, self._shelf_of)
-        labels = {unit: self._shelf_of(unit).label(unit) for unit in seen}
+            keeper.do(action, shelves)
+        labels = {unit: shelf.label(unit) for unit, shelf in shelves.items()}
         statuses = {one.name: one for one in self._plan.statuses(now, wanted, labels)}
         self._tell({name: self._describe(one, keeper) for name, one in statuses.items()})
         self._write(self._due(now))
 
-    def _seen(self) -> dict[str, str]:
-        """All units with their versions; where a shelf cannot be looked at, what it held before."""
+    def _seen(self) -> tuple[dict[str, str], dict[str, Shelf]]:
+        """All units with their versions, and where each is; where a shelf cannot be looked at, what it held before.
+
+        Each lookout is asked once a turn: what it sees may be another thing the next moment.
+        """
         blind = {str(lookout.error) for lookout in self._lookouts if lookout.error is not None}
         for said in blind - self._blind:
             self._teller.said(f"pipelines cannot be looked for, those there were go on: {said}")
         self._blind = blind
-        return {unit: version for lookout in self._lookouts for unit, version in lookout.seen.items()}
+        looks = [(lookout.shelf, lookout.seen) for lookout in self._lookouts]
+        versions = {unit: version for _, seen in looks for unit, version in seen.items()}
+        return versions, {unit: shelf for shelf, seen in looks for unit in seen}
 
     def _read(self) -> Mapping[str, Any]:
         """Wishes; the last ones that were heard, while the broker does not answer."""
@@ -144,9 +149,6 @@ class Runner:
         except LevadaError as error:
             self._note_silence(error)
             return self._board.ledger.wanted
-
-    def _shelf_of(self, unit: str) -> Shelf:
-        return next(lookout.shelf for lookout in self._lookouts if unit in lookout.seen)
 
     def _describe(self, status: Status, keeper: Keeper) -> Actual:
         trouble, about = status.trouble, keeper.described(status.name) or Described()
@@ -158,6 +160,7 @@ class Runner:
             file=status.unit,
             version=status.version,
             epoch=max(status.epoch, about.epoch),
+            asked=status.asked,
             cause=trouble.cause if trouble else "",
             detail=trouble.detail if trouble else "",
             failures=trouble.times if trouble else 0,
