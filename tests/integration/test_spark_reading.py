@@ -131,7 +131,7 @@ def test_offsets_for_each_partition(bootstrap: str) -> None:
             {"startingOffsets": '{"TOPIC": {"0": 5, "1": 0}}', "endingOffsets": '{"TOPIC": {"0": 4, "1": 0}}'},
             "startingOffsets: 'TOPIC-0: 5' is not allowed; at most its end is, which is 4",
         ),
-        ({"startingTimestamp": str(NOW_MS + 1_000)}, f"startingTimestamp: 'TOPIC-0: {NOW_MS + 1_000}' is not allowed"),
+        ({"startingTimestamp": "9999999999999"}, "startingTimestamp: 'TOPIC-0: 9999999999999' is not allowed"),
         ({"startingOffsetsByTimestamp": '{"TOPIC": {"0": 1}}'}, "startingOffsetsByTimestamp: 'nothing for TOPIC-1'"),
         ({"subscribe": "TOPIC,TOPICx"}, "subscribe: 'TOPICx' is not allowed; topics of the broker at"),
         (
