@@ -105,6 +105,9 @@ def repartition(
     topic: Topic,
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many; more or fewer than now.")],
     into: Annotated[str | None, typer.Option("--into", help="The new topic.", show_default="TOPIC.vPARTITIONS")] = None,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="The last run, when producers and consumers are stopped.")
+    ] = False,
     batch: Batch = None,
     master: Master = DEFAULT_MASTER,
     bootstrap: Bootstrap = None,
@@ -116,25 +119,30 @@ def repartition(
     """Copy a topic into a new one with another number of partitions, and place its groups there.
 
     Each key's records stay in order. The copy is compared with the topic, record by record; then groups without members are placed
-    in it so that they skip nothing. TOPIC is only read. Run it as often as you like: it copies what has come since. When producers
-    and consumers are stopped and it has nothing more to copy, start them on the new topic.
+    in it so that they skip nothing. TOPIC is only read. Run it as often as you like: it copies what has come since. Nothing is
+    deleted from the new topic, or compacted, until --finish gives it the settings of TOPIC: when producers and consumers are stopped.
+    Ends with 1 where it could not finish.
 
     Examples:
 
       levada job repartition orders --partitions 6
+
+      levada job repartition orders --partitions 6 --finish
 
       levada job repartition orders -p 2 --into orders-small
     """
     place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     from levada.spark.jobs import repartition as job
 
-    wanted = job.Repartition(topic=topic, partitions=partitions, into=into, batch_rows=batch)
+    wanted = job.Repartition(topic=topic, partitions=partitions, into=into, batch_rows=batch, finish=finish)
     ready, done = place.run(f"levada repartition {topic}", lambda client: job.prepare(client, wanted), job.repartition)
     if as_json:
         groups = [one._asdict() for one in done.groups]
         print_json(told.plain(done, topic=topic, groups=groups, seconds=round(place.seconds, 3)))
     else:
         told.repartitioned(ready, done, place.seconds)
+    if finish and not done.finished:
+        raise typer.Exit(1)
 
 
 @app.command()

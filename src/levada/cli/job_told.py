@@ -58,7 +58,7 @@ def repartitioned(ready: Ready, done: Repartitioned, seconds: float) -> None:
         repeats[one.group] = repeats.get(one.group, 0) + one.repeats
     for group, again in repeats.items():
         print(_group(group, again, done))
-    _next(source.name, done)
+    _next(ready, done)
 
 
 def _group(group: str, again: int, done: Repartitioned) -> str:
@@ -70,17 +70,25 @@ def _group(group: str, again: int, done: Repartitioned) -> str:
     return f"group {group}: stands in {done.target} already"
 
 
-def _next(source: str, done: Repartitioned) -> None:
-    if done.coming:
+def _next(ready: Ready, done: Repartitioned) -> None:
+    source, target = ready.source.name, done.target
+    if done.finished:
         print(
-            f"{count(done.coming, 'record')} came to {source} meanwhile. Stop its producers and run this again: it copies what is "
-            "missing and nothing else"
+            f"{target} is finished, with the settings of {source}: start producers and consumers there, and delete {source} when "
+            "nobody misses it"
         )
-        return
-    print(
-        f"To move over: stop the producers and consumers of {source}, run this again, start them on {done.target}, "
-        f"and delete {source} when nobody misses it"
-    )
+    elif ready.finish and done.coming:
+        print(
+            f"not finished: {count(done.coming, 'record')} came to {source} meanwhile; stop its producers, and run this again"
+        )
+    elif ready.finish:
+        print(f"not finished: {', '.join(done.left)} could not be moved; stop their members, and run this again")
+    else:
+        came = f"{count(done.coming, 'record')} came to {source} meanwhile. " if done.coming else ""
+        print(
+            f"{came}To move over: stop the producers and consumers of {source}, run this again with --finish, and start them on "
+            f"{target}. Until then nothing is deleted from {target} or compacted"
+        )
 
 
 def deduplicated(source: str, done: Deduplicated, seconds: float) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as f
 
 from levada.routing import ROUTERS, partition_for
 from levada.spark.columns.schema import TYPES
@@ -19,12 +20,12 @@ from levada.spark.jobs.first import identity, repeats, without
 from levada.spark.jobs.frames import RECORD
 from levada.spark.jobs.latest import snapshot
 from levada.spark.jobs.order import ORDER, cuts, in_order
-from levada.spark.jobs.repartition import repartitioned
+from levada.spark.jobs.repartitioning import repartitioned
 from levada.spark.jobs.replay import replayed
 from levada.spark.jobs.routing import home, place
 from levada.spark.jobs.topics import Topic
 from levada.spark.jobs.translation import translated
-from levada.spark.jobs.verification import difference, same
+from levada.spark.jobs.verification import difference, same, within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -184,8 +185,27 @@ def test_what_has_no_key_goes_to_zero_where_the_topic_says_so(spark: SparkSessio
     assert {row[0] for row in rows.select(place("murmur2", 5, "round_robin")).collect()} == set(range(5))
 
 
-def test_no_group_skips_anything_and_none_stands_further_back_than_it_must(spark: SparkSession) -> None:
+def copied(rows: list[Row], partitions: int) -> list[Row]:
+    """The copy: in order at each partition, with a marker after every seventh record."""
+    found, counts = [], Counter[int]()
+    for row in merged(rows):
+        at = _place(row, partitions)
+        found.append(row._replace(partition=at, offset=counts[at] + counts[at] // 7))
+        counts[at] += 1
+    return found
+
+
+def what(row: Row) -> tuple[Any, ...]:
+    return row.key, row.value, row.headers, row.timestamp
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.6])
+def test_no_group_skips_anything_and_none_stands_further_back_than_it_must(spark: SparkSession, kept: float) -> None:
+    """Also where the source has been compacted since it was copied."""
     rows, target_partitions = made(7), 6
+    copy = copied(rows, target_partitions)
+    chance = random.Random(3)
+    rows = [row for row in rows if chance.random() < kept]
     ends = {p: 1 + max(row.offset for row in rows if row.partition == p) for p in range(PARTITIONS)}
     committed = {
         "half": {p: end // 2 for p, end in ends.items()},
@@ -193,31 +213,36 @@ def test_no_group_skips_anything_and_none_stands_further_back_than_it_must(spark
         "only one": {2: ends[2]},
         "new": dict.fromkeys(ends, 0),
     }
-    # The copy: in order at each partition, with a marker after every seventh record.
-    copy: dict[int, list[Row]] = defaultdict(list)
-    for row in merged(rows):
-        copy[_place(row, target_partitions)].append(row)
-    there = [(p, at + at // 7) for p in range(target_partitions) for at in range(len(copy[p]))]
-    target = spark.createDataFrame(there, "partition INT, offset BIGINT")
-    source = in_order(frame(spark, rows)).withColumn("target", place("murmur2", target_partitions, "round_robin"))
-    found = translated(source, target, committed, dict.fromkeys(range(target_partitions), 0))
-    assert len(found) == len(committed) * target_partitions
-    for one in found:
-        done = [row.offset < committed[one.group].get(row.partition, 0) for row in copy[one.partition]]
-        before = [is_done for at, is_done in enumerate(done) if at + at // 7 < one.offset]
-        behind = done[len(before) :]
-        assert all(before), "nothing is skipped"
-        assert not behind or not behind[0], "the first it is given is one it has not done"
-        assert one.repeats == sum(behind)
+    source = frame(spark, rows).withColumn("target", place("murmur2", target_partitions, "round_robin"))
+    starts = dict.fromkeys(range(target_partitions), 0)
+    found = translated(source, frame(spark, copy), committed, starts, ["behind"])
+    assert (len(found.found), found.missing) == ((len(committed) + 1) * target_partitions, {})
+    for one in found.found:
+        there = sorted(row for row in copy if row.partition == one.partition)
+        given = [what(row) for row in sorted(there, key=lambda row: row.offset) if row.offset >= one.offset]
+        if one.group == "behind":
+            assert (one.offset, one.repeats) == (0, len(there))
+            continue
+        here = [row for row in rows if _place(row, target_partitions) == one.partition]
+        undone = Counter(what(row) for row in here if row.offset >= committed[one.group].get(row.partition, 0))
+        assert undone <= Counter(given), "nothing is skipped"
+        assert not given or given[0] in undone, "the first it is given is one it has not done"
+        assert one.repeats == len(given) - undone.total()
+
+
+def test_what_a_group_has_not_done_and_the_copy_lacks_is_told(spark: SparkSession) -> None:
+    """Compaction of the copy would take it. Of records that are the same in everything, the last ones are not done."""
+    rows = [Row(b"k", value, None, 0, at, EPOCH) for at, value in enumerate([b"same", b"same", b"a", b"b", b"a"])]
+    source = frame(spark, rows).withColumn("target", f.lit(0))
+    found = translated(source, frame(spark, rows), {"one": {0: 1}, "three": {0: 3}}, {0: 0})
+    assert [(one.group, one.offset, one.repeats) for one in found.found] == [("one", 1, 0), ("three", 3, 0)]
+    found = translated(source, frame(spark, [*rows[:2], *rows[4:]]), {"one": {0: 1}, "three": {0: 3}}, {0: 0})
+    assert found.missing == {"one": 2, "three": 1}
 
 
 def test_a_fingerprint_tells_what_is_missing_other_or_out_of_order(spark: SparkSession) -> None:
     rows = [row for row in made(8, 80) if row.key]
-    copy, counts = [], Counter[int]()
-    for row in merged(rows):
-        at = _place(row, 3)
-        copy.append(row._replace(partition=at, offset=counts[at]))
-        counts[at] += 1
+    copy = copied(rows, 3)
     passes = dict.fromkeys(range(PARTITIONS), (0, 10**6))
     ours, told = same(frame(spark, rows), frame(spark, copy), passes)
     assert (ours.records, told) == (len(rows), "")
@@ -233,6 +258,28 @@ def test_a_fingerprint_tells_what_is_missing_other_or_out_of_order(spark: SparkS
     swapped = [row for row in copy if row not in (one, other)]
     swapped += [one._replace(offset=other.offset), other._replace(offset=one.offset)]
     assert "not in the same order" in told_of(swapped)
+
+
+def test_what_is_left_of_a_source_that_loses_records_is_compared(spark: SparkSession) -> None:
+    """Each partition has lost another stretch of its beginning; a key that lay in two of them is no obstacle."""
+    rows = [row for row in made(9, 120) if row.key]
+    copy = frame(spark, copied(rows, 3)).persist()
+    left = [row for row in rows if row.offset >= 4 + 3 * row.partition]
+    ours, told = within(frame(spark, left), copy)
+    assert (ours.records, told) == (len(left), "")
+    stranger = left[0]._replace(value=b"not copied")
+    assert within(frame(spark, [stranger, *left[1:]]), copy)[1] == "1 records are not in it"
+    at = Counter((row.key, row.partition) for row in left).most_common(1)[0][0]
+    one, other = [row for row in left if (row.key, row.partition) == at][:2]
+    alone = [row for row in left if row.key != at[0] or row.partition == at[1]]
+    swapped = [row for row in alone if row not in (one, other)]
+    swapped += [one._replace(offset=other.offset), other._replace(offset=one.offset)]
+    assert within(frame(spark, swapped), copy)[1] == "the records of 1 keys are not in the same order"
+    # Compaction takes any but the last.
+    last = {row.key: row for row in merged(rows)}
+    compacted = [row for row in alone if row.offset % 3 or row in last.values()]
+    assert within(frame(spark, compacted), copy, compacts=True)[1] == ""
+    copy.unpersist()
 
 
 @pytest.mark.parametrize("by", ["id", "payload", "$.n"])

@@ -10,6 +10,8 @@ import pytest
 from levada.errors import InvalidRequest, LevadaError, OffsetOutOfRange, UnknownTopic
 from levada.spark.jobs import dedup, repartition, replay, snapshot
 from levada.spark.jobs.audit import audit
+from levada.spark.jobs.ledger import GroupLedger, Step
+from levada.spark.jobs.topics import is_held, release
 from support.histories import client_of, produce, told
 from support.levada import COMMAND, LevadaBroker
 
@@ -77,6 +79,25 @@ def test_a_refusal_names_the_thing_and_makes_nothing(
         with pytest.raises(error, match=said.replace("(", r"\(")):
             prepare(client, wanted)  # type: ignore[operator]
         assert set(client.topics()) == before
+
+
+def test_nothing_can_be_removed_from_a_target_and_one_that_could_lose_records_is_refused(levada: LevadaBroker) -> None:
+    """Whatever the source has, and also where the target was there before."""
+    with client_of(levada.bootstrap) as client:
+        client.create_topic("refused-compacted", 2, configs={"cleanup.policy": "compact", "retention.ms": "60000"})
+        client.create_topic("refused-there", 3, configs={"cleanup.policy": "compact"})
+        for into in ("refused-made", "refused-there"):
+            wanted = repartition.Repartition(topic="refused-compacted", partitions=3, into=into)
+            ready = repartition.prepare(client, wanted)
+            assert is_held(ready.target)
+            assert client.describe_configs(into)["cleanup.policy"].value == "delete"
+        # It has begun, and is not whole, when somebody gives it the source's settings.
+        job = repartition.name_of(ready.source, ready.target)
+        step = Step(0, {0: 0, 1: 0}, {0: 5, 1: 5}, {0: (0, 5), 1: (0, 5)}, {})
+        GroupLedger(client, job, ready.source.name).note(step)
+        release(client, ready.target, ready.source)
+        with pytest.raises(InvalidRequest, match="refused-there is not whole, and somebody has changed settings"):
+            repartition.prepare(client, wanted)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from levada.routing import partition_for
 from levada.spark.jobs import repartition as job
 from levada.spark.jobs.frames import Connection
+from levada.spark.jobs.repartitioning import NotTheSame
 from levada.spark.jobs.running import Silent
 from levada.wire.answers import LATEST, TopicPartition
 from support.histories import FIRST_MS, Told, by_key, client_of, consume, contents, produce, told
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from levada.records.read import Record
+    from levada.spark.jobs.running import Teller
     from levada.wire.blocking import BlockingClient
     from support.brokers import Broker
     from support.levada import LevadaBroker
@@ -28,17 +31,30 @@ Held = Mapping[int, list["Record"]]
 pytestmark = pytest.mark.timeout(900)
 
 
-def run(spark: SparkSession, client: BlockingClient, broker: Broker, wanted: job.Repartition) -> job.Repartitioned:
+def run(
+    spark: SparkSession, client: BlockingClient, broker: Broker, wanted: job.Repartition, teller: Teller | None = None
+) -> job.Repartitioned:
     ready = job.prepare(client, wanted)
-    return job.repartition(spark, client, Connection.of(broker.bootstrap), ready, Silent())
+    return job.repartition(spark, client, Connection.of(broker.bootstrap), ready, teller or Silent())
+
+
+class Losing(Silent):
+    """Has something done when all is copied and nothing compared."""
+
+    def __init__(self, lose: Callable[[], object]) -> None:
+        self._lose = lose
+
+    def doing(self, what: str, total: int | None = None) -> None:
+        if what.startswith("comparing"):
+            self._lose()
 
 
 def make_history(client: BlockingClient, topic: str, partitions: int = 4) -> None:
     """With null and empty keys, tombstones, headers, a transaction that was aborted and one that was not."""
-    client.create_topic(topic, partitions, configs={"retention.ms": "-1", "segment.bytes": "100000"})
-    produce(client, topic, told(300), partitions=partitions)
-    produce(client, topic, told(60, 2, first=300), partitions=partitions, transactional_id=topic, abort=True)
-    produce(client, topic, told(60, 3, first=360), partitions=partitions, transactional_id=topic)
+    client.create_topic(topic, partitions, configs={"retention.ms": "864000000", "segment.bytes": "100000"})
+    produce(client, topic, told(140), partitions=partitions)
+    produce(client, topic, told(20, 2, first=300), partitions=partitions, transactional_id=topic, abort=True)
+    produce(client, topic, told(20, 3, first=360), partitions=partitions, transactional_id=topic)
 
 
 def what(record: Record) -> tuple[object, ...]:
@@ -67,66 +83,85 @@ def ends(client: BlockingClient, topic: str, partitions: int) -> dict[int, int]:
     return {one.partition: place.offset for one, place in client.list_offsets(at).items()}
 
 
+def settings(client: BlockingClient, topic: str) -> dict[str, str | None]:
+    """Those that are its own."""
+    return {name: one.value for name, one in client.describe_configs(topic).items() if one.source == 1}
+
+
+def commit(client: BlockingClient, topic: str, groups: Mapping[str, Mapping[int, int]]) -> None:
+    for group, offsets in groups.items():
+        client.offset_commit(f"{topic}-{group}", {(topic, p): offset for p, offset in offsets.items()})
+
+
 def test_49_repartition_from_4_to_6(spark: SparkSession, levada: LevadaBroker, topic: str) -> None:
+    """And the whole way over, while the source's retention moves on."""
     with client_of(levada.bootstrap) as client:
         make_history(client, topic)
         source = consume(client, topic)
-        committed = {
+        committed: dict[str, Mapping[int, int]] = {
             "half": {p: held[len(held) // 2].offset for p, held in source.items()},
             "done": ends(client, topic, 4),
-            "two": {1: source[1][10].offset, 3: source[3][-1].offset},
+            "two": {1: source[1][5].offset, 3: source[3][-1].offset},
         }
-        for group, offsets in committed.items():
-            client.offset_commit(f"{topic}-{group}", {(topic, p): offset for p, offset in offsets.items()})
-        wanted = job.Repartition(topic=topic, partitions=6, batch_rows=150)
+        commit(client, topic, committed)
+        wanted = job.Repartition(topic=topic, partitions=6, batch_rows=90)
         done = run(spark, client, levada, wanted)
 
         target = consume(client, done.target)
         assert len(target) == 6
         assert done.batches > 1
-        assert done.records == sum(map(len, target.values())) == sum(map(len, source.values())) == 360
+        assert done.records == sum(map(len, target.values())) == sum(map(len, source.values())) == 160
         assert contents(target) == contents(source)
         assert by_key(target) == by_key(source)
         for partition, held in target.items():
             assert all(partition_for(record.key, "murmur2", 6) == partition for record in held if record.key)
-        assert done.fingerprint is not None and done.fingerprint.records == 360
-        for group, offsets in committed.items():
-            at = places(client, f"{topic}-{group}", done.target)
-            assert_nothing_is_skipped(source, target, offsets, at)
-        assert places(client, f"{topic}-done", done.target) == {
-            p: held[-1].offset + 1 if held else 0 for p, held in target.items()
-        }
-        own = {name: one.value for name, one in client.describe_configs(done.target).items() if one.source == 1}
-        assert own == {"retention.ms": "-1", "segment.bytes": "100000", "levada.router": "murmur2"}
+        assert done.fingerprint is not None and done.fingerprint.records == 160
 
-        before = (
-            ends(client, done.target, 6),
-            {group: places(client, f"{topic}-{group}", done.target) for group in committed},
-        )
+        def placed() -> dict[str, dict[int, int]]:
+            return {group: places(client, f"{topic}-{group}", done.target) for group in committed}
+
+        before = (ends(client, done.target, 6), placed())
+        for group, offsets in committed.items():
+            assert_nothing_is_skipped(source, target, offsets, before[1][group])
+        assert before[1]["done"] == {p: held[-1].offset + 1 if held else 0 for p, held in target.items()}
         again = run(spark, client, levada, wanted)
         assert (again.batches, again.records, again.moved, again.left) == (0, 0, {}, [])
-        after = (
-            ends(client, done.target, 6),
-            {group: places(client, f"{topic}-{group}", done.target) for group in committed},
-        )
-        assert after == before
+        assert (ends(client, done.target, 6), placed()) == before
+        held_settings = settings(client, done.target)
+        assert (held_settings["retention.ms"], held_settings["cleanup.policy"]) == ("-1", "delete")
 
-        # What comes later follows, with times that go back; and a group that went on in the source goes on in the target.
-        produce(
-            client,
-            topic,
-            [one._replace(timestamp_ms=one.timestamp_ms - 20_000) for one in told(40, 9, first=400)],
-            partitions=4,
-        )
-        client.offset_commit(f"{topic}-half", {(topic, p): held[-1].offset for p, held in source.items()})
-        later = run(spark, client, levada, wanted)
-        source, target = consume(client, topic), consume(client, done.target)
-        assert later.records == 40
+        # The source loses its first records, some of which were not done. What comes later follows, with times that go back; a group
+        # goes on in the source, another one goes back, and a third comes too late for what is lost.
+        client.delete_records({(topic, 0): source[0][8].offset, (topic, 1): source[1][9].offset})
+        late = [one._replace(timestamp_ms=one.timestamp_ms - 20_000) for one in told(40, 9, first=400)]
+        produce(client, topic, late, partitions=4)
+        moved = {
+            "half": {p: held[-1].offset for p, held in source.items()},
+            "done": {p: held[len(held) // 2].offset for p, held in source.items()},
+            "late": {p: held[1].offset for p, held in source.items()},
+        }
+        commit(client, topic, moved)
+        committed |= moved
+        later = run(spark, client, levada, dataclasses.replace(wanted, finish=True))
+        assert (later.records, later.finished) == (40, True)
+        came = {
+            p: [one for one in held if one.offset > source[p][-1].offset] for p, held in consume(client, topic).items()
+        }
+        source, target = {p: held + came[p] for p, held in source.items()}, consume(client, done.target)
         assert contents(target) == contents(source)
         assert by_key(target) == by_key(source)
-        at = places(client, f"{topic}-half", done.target)
-        assert_nothing_is_skipped(source, target, places(client, f"{topic}-half", topic), at)
-        assert sum(at.values()) > sum(before[1]["half"].values())
+        after = placed()
+        for group in ("half", "done", "two"):
+            assert_nothing_is_skipped(source, target, committed[group], after[group])
+        assert after["two"] == before[1]["two"], "it has not moved"
+        assert after["late"] == dict.fromkeys(range(6), 0)
+        assert settings(client, done.target) == {
+            "retention.ms": "864000000",
+            "segment.bytes": "100000",
+            "levada.router": "murmur2",
+        }
+        last = run(spark, client, levada, wanted)
+        assert (last.finished, last.batches, last.moved, placed()) == (True, 0, {}, after)
 
 
 def test_fewer_partitions_on_a_real_kafka_and_a_key_that_lay_in_two(
@@ -134,30 +169,45 @@ def test_fewer_partitions_on_a_real_kafka_and_a_key_that_lay_in_two(
 ) -> None:
     """The topic was expanded after its first records: each key comes out in the order in which it was written."""
     with client_of(kafka.bootstrap) as client:
-        client.create_topic(topic, 2)
-        early = [Told(b"key-%d" % (at % 9), b"%d" % at, (), FIRST_MS + at) for at in range(100)]
+        client.create_topic(topic, 2, configs={"cleanup.policy": "compact"})
+        early = [Told(b"key-%d" % (at % 9), b"%d" % at, (), FIRST_MS + at) for at in range(40)]
         produce(client, topic, early, partitions=2)
         client.create_partitions(topic, 4)
-        late = [Told(b"key-%d" % (at % 9), b"%d" % at, (), FIRST_MS + at) for at in range(100, 200)]
+        late = [Told(b"key-%d" % (at % 9), b"%d" % at, (), FIRST_MS + at) for at in range(40, 80)]
         produce(client, topic, late, partitions=4)
-        done = run(spark, client, kafka, job.Repartition(topic=topic, partitions=3, into=f"{topic}-small"))
+        wanted = job.Repartition(topic=topic, partitions=3, into=f"{topic}-small", finish=True)
+        ready = job.prepare(client, wanted)
+        assert settings(client, f"{topic}-small")["cleanup.policy"] == "delete", (
+            "it must not be compacted before it is whole"
+        )
+        done = job.repartition(spark, client, Connection.of(kafka.bootstrap), ready, Silent())
         target = consume(client, f"{topic}-small")
-        assert done.records == 200
+        assert (done.records, done.finished) == (80, True)
         expected: dict[bytes, list[bytes | None]] = {}
         for one in (*early, *late):
             expected.setdefault(one.key or b"", []).append(one.value)
         assert {key: [value for value, _ in held] for key, held in by_key(target).items()} == expected
+        assert settings(client, f"{topic}-small") == {"cleanup.policy": "compact"}
 
 
-def test_a_copy_that_is_not_the_same_moves_nobody(spark: SparkSession, levada: LevadaBroker, topic: str) -> None:
+def test_what_others_write_to_the_copy_is_skipped_by_nobody_and_ends_the_copying(
+    spark: SparkSession, levada: LevadaBroker, topic: str
+) -> None:
     with client_of(levada.bootstrap) as client:
         client.create_topic(topic, 2)
         produce(client, topic, told(30), partitions=2)
-        client.offset_commit(f"{topic}-group", {(topic, 0): 3})
         wanted = job.Repartition(topic=topic, partitions=3)
-        ready = job.prepare(client, wanted)
-        # Somebody writes to the target between the two.
-        produce(client, ready.target.name, [Told(b"stranger", b"")], partitions=3)
-        with pytest.raises(job.NotTheSame, match="30 records against 31"):
-            job.repartition(spark, client, Connection.of(levada.bootstrap), ready, Silent())
-        assert places(client, f"{topic}-group", ready.target.name) == {}
+        done = run(spark, client, levada, wanted, Losing(lambda: client.delete_records({(topic, 0): 3})))
+        assert done.fingerprint is not None
+        assert (done.records, done.fingerprint.records) == (30, 27), "what is left is compared"
+        stood = ends(client, done.target, 3)
+        # A producer moves over too early, then a group is done with all that there is in the source.
+        produce(client, done.target, [Told(b"stranger", b"")], partitions=3)
+        commit(client, topic, {"group": ends(client, topic, 2)})
+        run(spark, client, levada, wanted)
+        at = places(client, f"{topic}-group", done.target)
+        assert all(at[p] <= end for p, end in stood.items())
+        produce(client, topic, told(5, 2, first=30), partitions=2)
+        with pytest.raises(NotTheSame, match="5 records against 6"):
+            run(spark, client, levada, wanted)
+        assert places(client, f"{topic}-group", done.target) == at

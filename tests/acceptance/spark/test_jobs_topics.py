@@ -44,9 +44,9 @@ def connection(levada: LevadaBroker) -> Connection:
 
 def make_history(client: BlockingClient, topic: str) -> None:
     client.create_topic(topic, PARTITIONS)
-    produce(client, topic, told(200), partitions=PARTITIONS)
-    produce(client, topic, told(30, 2, first=200), partitions=PARTITIONS, transactional_id=topic, abort=True)
-    produce(client, topic, told(30, 3, first=230), partitions=PARTITIONS, transactional_id=topic)
+    produce(client, topic, told(100), partitions=PARTITIONS)
+    produce(client, topic, told(20, 2, first=200), partitions=PARTITIONS, transactional_id=topic, abort=True)
+    produce(client, topic, told(20, 3, first=230), partitions=PARTITIONS, transactional_id=topic)
 
 
 def what(held: dict[int, list[Record]]) -> dict[int, list[tuple[object, ...]]]:
@@ -64,7 +64,7 @@ def test_a_replay_of_a_stretch_of_time_and_then_of_what_came_since(
         keep_partitions=True,
         keep_timestamps=True,
         rate=100_000,
-        batch_rows=100,
+        batch_rows=60,
     )
     source = consume(client, topic)
     begins = {
@@ -101,7 +101,7 @@ def test_dedup_keeps_the_first_of_each_in_its_place(
     copies = [one._replace(value=b"a copy", timestamp_ms=one.timestamp_ms + 10**6) for one in records[::4]]
     unknown = [Told(b"key-1", b"no id", (), FIRST_MS), Told(b"key-1", b"no id", (), FIRST_MS)]
     produce(client, topic, [*records, *copies, *unknown], partitions=PARTITIONS)
-    wanted = dedup.Dedup(topic=topic, into=f"{topic}-clean", by="id", batch_rows=50)
+    wanted = dedup.Dedup(topic=topic, into=f"{topic}-clean", by="id", batch_rows=70)
     done = dedup.dedup(spark, client, connection, dedup.prepare(client, wanted), Silent())
     assert (done.read, done.repeats, done.written) == (len(records) + len(copies) + 2, len(copies), len(records) + 2)
     assert done.told == len(records) + len(copies)

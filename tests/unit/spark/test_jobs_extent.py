@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from levada.errors import InvalidRequest, OffsetOutOfRange
-from levada.spark.jobs.extent import Moment, Where, between, placed, size, where
+from levada.spark.jobs.extent import Moment, Offsets, Where, between, placed, size, steadily, where
 
 STARTS, ENDS = {0: 5, 1: 0}, {0: 20, 1: 8}
 
@@ -56,3 +58,49 @@ def test_offsets_by_partition_must_be_there(offsets: dict[int, int], said: str) 
 def test_ranges_are_where_something_lies() -> None:
     assert between(STARTS, {0: 5, 1: 8}) == {1: (0, 8)}
     assert size(between(STARTS, ENDS)) == 23
+
+
+class Held(NamedTuple):
+    starts: Offsets
+
+
+class Moving:
+    """A topic whose retention moves on whenever somebody looks, up to an offset."""
+
+    def __init__(self, until: int) -> None:
+        self.start, self.until, self.tried = 0, until, list[int]()
+
+    def look(self) -> Held:
+        self.start = min(self.start + 1, self.until)
+        return Held({0: self.start})
+
+    def read(self, held: Held) -> int:
+        self.tried.append(held.starts[0])
+        if held.starts[0] < self.until:
+            raise RuntimeError("offsets were deleted while they were read")
+        return held.starts[0]
+
+
+def test_what_retention_takes_while_it_is_read_is_read_from_where_it_begins_then() -> None:
+    moving = Moving(5)
+    assert steadily(moving.look, moving.read) == 5
+    assert moving.tried == [1, 3, 5]
+
+
+def test_a_failure_that_has_another_reason_is_one() -> None:
+    moving = Moving(1)
+
+    def read(_: Held) -> int:
+        moving.tried.append(1)
+        raise RuntimeError("no room")
+
+    with pytest.raises(RuntimeError, match="no room"):
+        steadily(moving.look, read)
+    assert moving.tried == [1]
+
+
+def test_nobody_reads_for_ever() -> None:
+    moving = Moving(10**6)
+    with pytest.raises(RuntimeError, match="deleted"):
+        steadily(moving.look, moving.read)
+    assert len(moving.tried) == 10

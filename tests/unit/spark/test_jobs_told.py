@@ -9,7 +9,9 @@ import pytest
 from levada.cli import job_told
 from levada.cli.job_view import Hidden, Live, Tasks, tasks, view
 from levada.spark.jobs.dedup import Deduplicated
+from levada.spark.jobs.repartition import Ready, Repartitioned
 from levada.spark.jobs.replay import Replayed
+from levada.spark.jobs.topics import Topic
 
 
 class Job(NamedTuple):
@@ -71,3 +73,22 @@ def test_a_dedup_says_what_it_left_out_and_what_it_could_not_tell(capsys: pytest
     assert "7 records in 1 batch, 1.0 s" in out
     assert "3 repeats left out of 10 records, told by payload" in out
     assert "1 record without one, all kept" in out
+
+
+@pytest.mark.parametrize(
+    ("finish", "finished", "coming", "left", "said"),
+    [
+        (False, False, 0, [], "run this again with --finish"),
+        (False, False, 7, [], "7 records came to a meanwhile. To move over"),
+        (True, True, 0, [], "b is finished, with the settings of a"),
+        (True, False, 7, [], "not finished: 7 records came to a meanwhile"),
+        (True, False, 0, ["readers"], "not finished: readers could not be moved"),
+    ],
+)
+def test_a_repartition_says_what_is_next(
+    capsys: pytest.CaptureFixture[str], finish: bool, finished: bool, coming: int, left: list[str], said: str
+) -> None:
+    source = Topic("a", None, 1, "murmur2", "zero", {}, {})  # type: ignore[arg-type]
+    ready = Ready(source, source._replace(name="b"), False, {}, {}, 1, finish)
+    job_told.repartitioned(ready, Repartitioned("b", False, 0, 0, None, [], {}, left, coming, "job", finished), 1.0)
+    assert said in capsys.readouterr().out

@@ -64,6 +64,8 @@ class Standing(NamedTuple):
     number: int
     passes: dict[int, tuple[int, ...]]
     epoch: int
+    #: So many of the passes.
+    verified: int = 0
 
 
 def standing(last: Step | None, seen: Seen | None, begins: Offsets, epoch: int | None = None) -> Standing:
@@ -86,7 +88,7 @@ def standing(last: Step | None, seen: Seen | None, begins: Offsets, epoch: int |
     # A partition that is new since: in all passes so far nothing was done in it.
     passes = {p: last.passes.get(p, (begin,) * known) for p, begin in begins.items()}
     again = None if seen == (last.epoch, last.number) or last.starts == last.ends else last
-    return Standing(again, {**begins, **last.ends}, last.number + 1, passes, last.epoch)
+    return Standing(again, {**begins, **last.ends}, last.number + 1, passes, last.epoch, last.verified)
 
 
 class Copying:
@@ -113,8 +115,7 @@ class Copying:
 
     def run(self, begins: Offsets, ends: Offsets, *, epoch: int | None = None) -> Copied:
         """Copy up to `ends`; a new `epoch` begins anew. Nothing is noted where nothing is to be done."""
-        last = self._ledger.last()
-        at = standing(last, self._seen(), begins, epoch)
+        at = standing(self._ledger.last(), self._seen(), begins, epoch)
         if at.again is not None:
             self._one(at.again)
         at = self._finish_pass(at)
@@ -122,10 +123,9 @@ class Copying:
             through = {p: max(position, ends.get(p, 0)) for p, position in at.positions.items()}
             at = at._replace(passes={p: (*at.passes[p], through[p]) for p in at.positions})
             at = self._finish_pass(at)
-        step = Step(at.number - 1, at.positions, at.positions, at.passes, {}, at.epoch, bool(last and last.verified))
+        step = Step(at.number - 1, at.positions, at.positions, at.passes, {}, at.epoch, at.verified)
         if self._batches:
             # Done: the group has no lag.
-            step = step._replace(verified=False)
             self._ledger.note(step)
         return Copied(self._rows, self._batches, self._offsets, step)
 
@@ -137,7 +137,8 @@ class Copying:
         positions, number = dict(at.positions), at.number
         starts = {p: held[-2] for p, held in at.passes.items()}
         for cut in self._plan(Pass(starts, at.positions, ends), self._rows_max):
-            step = Step(number, positions, {p: cut.ends[p] for p in positions}, at.passes, cut.since_ms, at.epoch)
+            ends_here = {p: cut.ends[p] for p in positions}
+            step = Step(number, positions, ends_here, at.passes, cut.since_ms, at.epoch, at.verified)
             self._ledger.note(step)
             self._one(step)
             positions, number = dict(step.ends), number + 1

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 
 from levada.errors import InvalidRequest, OffsetOutOfRange
 from levada.spark.history import history_of
@@ -18,6 +18,9 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SAYS: Final = (
     'earliest, latest, an offset, offsets such as {"0": 120, "1": 98}, or a time such as 2026-01-31T12:00:00Z'
 )
+
+#: So often something is read once more whose beginning retention has taken; each time there is less of it.
+_TRIES_MAX: Final = 10
 
 #: Partition → offset.
 Offsets = Mapping[int, int]
@@ -78,6 +81,28 @@ class History:
             times = self._logs.resolve(Times(option, at.timestamp_ms, True), None)
             return {one.partition: offset for one, offset in times.items()}
         return placed(at, self.starts, self.ends, option)
+
+
+class Begins(Protocol):
+    """What there is of a topic at one moment."""
+
+    starts: Offsets
+
+
+_Held = TypeVar("_Held", bound=Begins)
+_T = TypeVar("_T")
+
+
+def steadily(look: Callable[[], _Held], work: Callable[[_Held], _T]) -> _T:
+    """Work with what there is now; where it fails, and retention has taken some of that meanwhile, with what there is then."""
+    for _ in range(_TRIES_MAX - 1):
+        held = look()
+        try:
+            return work(held)
+        except Exception:
+            if look().starts == held.starts:
+                raise
+    return work(look())
 
 
 def placed(at: Where, starts: Offsets, ends: Offsets, option: str) -> dict[int, int]:

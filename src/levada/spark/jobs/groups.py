@@ -7,7 +7,7 @@ from typing import Final
 
 from levada.errors import BrokerRefused
 from levada.spark.jobs.extent import Offsets
-from levada.wire.answers import TopicPartition
+from levada.wire.answers import OffsetAndMetadata, TopicPartition
 from levada.wire.blocking import BlockingClient
 from levada.wire.codes import ErrorCode
 
@@ -28,23 +28,32 @@ _TAKEN: Final = frozenset(
 
 def committed(client: BlockingClient, topic: str, partitions: int) -> dict[str, Offsets]:
     """The offsets of every group that has committed any in this topic."""
+    return {
+        group: {partition: place.offset for partition, place in places.items()}
+        for group, places in standing(client, topic, partitions).items()
+    }
+
+
+def standing(client: BlockingClient, topic: str, partitions: int) -> dict[str, dict[int, OffsetAndMetadata]]:
+    """The same, with what was said when they were committed."""
     at = [TopicPartition(topic, partition) for partition in range(partitions)]
-    found: dict[str, Offsets] = {}
+    found: dict[str, dict[int, OffsetAndMetadata]] = {}
     for group in sorted(one.group_id for one in client.list_groups()):
         if group.startswith(_OWN):
             continue
         places = client.offset_fetch(group, at, require_stable=True)
         if places:
-            found[group] = {one.partition: place.offset for one, place in places.items()}
+            found[group] = {one.partition: place for one, place in places.items()}
     return found
 
 
-def move(client: BlockingClient, topic: str, moves: Mapping[str, Offsets]) -> list[str]:
-    """Commit these offsets; the groups that have members, and were left where they are."""
+def move(client: BlockingClient, topic: str, moves: Mapping[str, Offsets], marks: Mapping[str, str]) -> list[str]:
+    """Commit these offsets, each group's with its mark; the groups that have members, and were left where they are."""
     left = []
     for group, offsets in moves.items():
         try:
-            client.offset_commit(group, {TopicPartition(topic, p): offset for p, offset in offsets.items()})
+            places = {p: OffsetAndMetadata(offset, metadata=marks[group]) for p, offset in offsets.items()}
+            client.offset_commit(group, {TopicPartition(topic, p): place for p, place in places.items()})
         except BrokerRefused as refusal:
             if refusal.code not in _TAKEN:
                 raise

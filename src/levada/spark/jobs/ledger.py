@@ -8,7 +8,8 @@ Notes are written in transactions: a second run of the same job takes the first 
 batch; the first one ends when it has a further one to note.
 
 The metadata of each offset, JSON: b the batch, t where it ends, p where the job began and its passes ended (the last one is under way, or
-done), s the latest timestamp before the batch in ms, e the epoch of the count, v whether all up to here was verified.
+done), s the latest timestamp before the batch in ms, e the epoch of the count, v how many of the passes were compared with the target.
+Up to where the target was compared is the group's committed offset in the target, without metadata.
 """
 
 from __future__ import annotations
@@ -40,7 +41,28 @@ class Step(NamedTuple):
     #: By partition, the latest timestamp of this pass before the batch.
     since_ms: Offsets
     epoch: int = 0
-    verified: bool = False
+    #: So many of the passes were compared with what the target has of them.
+    verified: int = 0
+
+    @property
+    def begins(self) -> Offsets:
+        """Where the job began."""
+        return {p: held[0] for p, held in self.passes.items()}
+
+    @property
+    def verified_ends(self) -> Offsets:
+        """All before was compared."""
+        return {p: held[self.verified] for p, held in self.passes.items()}
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether nothing is left to compare."""
+        return self.verified == self.passes_done
+
+    @property
+    def passes_done(self) -> int:
+        """The last one counts, too, which may be under way."""
+        return max((len(held) for held in self.passes.values()), default=1) - 1
 
 
 class LostPlace(InvalidRequest):
@@ -66,19 +88,24 @@ class GroupLedger:
         self._client = client
         self._topic = topic
         self._job = job
-        self.group = f"__levada.job.{job}"
+        self.group = _group(job)
         self._producer = client.transactional_producer(self.group, transaction_timeout_ms=_TIMEOUT_MS)
         self._ours = False
 
     def last(self) -> Step | None:
         self._take_over()
-        found = self._client.offset_fetch(self.group, require_stable=True)
-        notes = {at.partition: place for at, place in found.items() if at.topic == self._topic}
-        return read(notes) if notes else None
+        return noted(self._client, self._job, self._topic, stable=True)
 
-    def note(self, step: Step) -> None:
+    def compared(self, target: str) -> Offsets:
+        """Up to where the target was compared; nothing where it was not."""
+        found = self._client.offset_fetch(self.group, require_stable=True)
+        return {at.partition: place.offset for at, place in found.items() if at.topic == target}
+
+    def note(self, step: Step, compared: Mapping[TopicPartition, int] | None = None) -> None:
+        """`compared` is kept at once with it: up to where the target was compared."""
         self._take_over()
         at = {TopicPartition(self._topic, p): written(step, p) for p in step.ends}
+        at |= {one: OffsetAndMetadata(end) for one, end in (compared or {}).items()}
         try:
             self._producer.send_offsets(self.group, at)
             self._producer.commit()
@@ -95,6 +122,20 @@ class GroupLedger:
             self._ours = True
 
 
+def _group(job: str) -> str:
+    return f"__levada.job.{job}"
+
+
+def noted(client: BlockingClient, job: str, topic: str, *, stable: bool = False) -> Step | None:
+    """The batch that a job has noted last; None for a job that has not begun. LostPlace.
+
+    `stable` waits for a note that is being written. Who only looks does not: it may be of a run that was killed.
+    """
+    found = client.offset_fetch(_group(job), require_stable=stable)
+    notes = {at.partition: place for at, place in found.items() if at.topic == topic}
+    return read(notes) if notes else None
+
+
 def written(step: Step, partition: int) -> OffsetAndMetadata:
     """What is committed for this partition."""
     note = {
@@ -103,7 +144,7 @@ def written(step: Step, partition: int) -> OffsetAndMetadata:
         "p": list(step.passes[partition]),
         "s": step.since_ms.get(partition, NEVER),
         "e": step.epoch,
-        "v": int(step.verified),
+        "v": step.verified,
     }
     return OffsetAndMetadata(step.starts[partition], -1, json.dumps(note, separators=(",", ":")))
 
@@ -124,7 +165,7 @@ def read(notes: Mapping[int, OffsetAndMetadata]) -> Step:
             {partition: tuple(note["p"]) for partition, note in told.items()},
             {partition: note["s"] for partition, note in told.items()},
             max(note["e"] for note in told.values()),
-            all(note["v"] for note in told.values()),
+            min(note["v"] for note in told.values()),
         )
     except (ValueError, KeyError, TypeError):
         raise LostPlace("its notes cannot be read: somebody moved the job's group") from None

@@ -12,7 +12,6 @@ from levada.errors import BrokerRefused, InvalidRequest, UnknownTopic, nearest
 from levada.spark.sink.targets import look_up
 from levada.wire.answers import EARLIEST, LATEST, TopicPartition
 from levada.wire.blocking import BlockingClient
-from levada.wire.codes import ErrorCode
 
 #: Whose value is the topic's own, as DescribeConfigs counts them.
 _SET: Final = 1
@@ -57,12 +56,12 @@ class Topic(NamedTuple):
 def find(client: BlockingClient, name: str) -> Topic | None:
     """None where there is no such topic."""
     check_name(name)
-    try:
-        info = client.topics([name])[name]
-    except BrokerRefused as refusal:
-        if refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return None
-        raise
+    # A topic that is asked for by its name is waited for, as one that was just made.
+    return _looked_up(client, name) if name in client.topics() else None
+
+
+def _looked_up(client: BlockingClient, name: str) -> Topic:
+    info = client.topics([name])[name]
     entries = client.describe_configs(name)
     target = look_up(client, name)
     return Topic(
@@ -97,13 +96,29 @@ def make(
     if not like.is_levadas:
         wanted = {key: value for key, value in wanted.items() if not key.startswith(_OWN)}
     client.create_topic(name, partitions, configs=wanted)
-    return need(client, name)
+    return _looked_up(client, name)
+
+
+def _held(target: Topic) -> dict[str, str]:
+    """What of `HELD` its broker knows."""
+    return {name: value for name, value in HELD.items() if target.is_levadas or not name.startswith(_OWN)}
+
+
+def is_held(target: Topic) -> bool:
+    """Whether all that was written to it is still there, as far as its settings tell."""
+    return all(target.settings.get(name, value) == value for name, value in _held(target).items())
+
+
+def hold(client: BlockingClient, target: Topic) -> Topic:
+    """A topic that is there and empty, as a target that is to be filled."""
+    client.alter_configs(target.name, _held(target))
+    return _looked_up(client, target.name)
 
 
 def release(client: BlockingClient, target: Topic, source: Topic) -> None:
     """Give a target that is whole the source's settings, in place of those it was filled with."""
-    held = {name: source.own.get(name) for name in HELD if target.is_levadas or not name.startswith(_OWN)}
-    changes = {name: value for name, value in held.items() if target.own.get(name) != value}
+    wanted = {name: source.own.get(name) for name in _held(target)}
+    changes = {name: value for name, value in wanted.items() if target.own.get(name) != value}
     if changes:
         client.alter_configs(target.name, changes)
 

@@ -3,25 +3,30 @@
 A group has done everything before its committed offset in each partition of the source. In a partition of the target its place is
 the first record that it has not done: nothing is skipped. What it has done behind that place comes to it a second time; since
 records are merged in the order of their timestamps (`order.py`) that is little, unless the group is far apart in the source.
+
+What a group has not done is looked for in the target record by record, not counted off: the source may have lost others since it was
+copied, to compaction or retention. Of records that are the same in everything, the last ones are those not done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
-
-from pyspark.sql import Window
-from pyspark.sql import functions as f
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from levada.spark.jobs.extent import Offsets
-from levada.spark.jobs.order import ORDER, by_partition
+from levada.wire.answers import OffsetAndMetadata
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+#: What a place says that a job has committed; whoever reads there replaces it.
+_MARK: Final = "levada repartition "
 
 
 class Translated(NamedTuple):
-    """A group's place in one partition of the target, and how much it will see again from there on."""
+    """A group's place in one partition of the target, and how much it will see again from there on, at most."""
 
     group: str
     partition: int
@@ -29,72 +34,134 @@ class Translated(NamedTuple):
     repeats: int
 
 
-class _First(NamedTuple):
-    """The first record of a target partition that a group has not done, counted from 1; one behind the last where all are."""
+class Places(NamedTuple):
+    """All groups' places. `missing`: by group, how many records it has not done that are not in the target; none, if it is whole."""
 
-    number: int
-    repeats: int
+    found: Sequence[Translated]
+    missing: Mapping[str, int]
+
+
+def is_behind(committed: Offsets, begins: Offsets, starts: Offsets, ends: Offsets) -> bool:
+    """Whether the source has lost records that were copied and that the group has not done: from `begins` to `ends` it was copied, and
+    it now begins at `starts`. Nobody can tell where those are in the target. What a group has not committed in, it has not done.
+    """
+    return any(max(committed.get(p, 0), begins[p]) < min(starts[p], ends[p]) for p in ends)
+
+
+def undone(committed: Iterable[Offsets], starts: Offsets, ends: Offsets) -> dict[int, tuple[int, int]]:
+    """The ranges that some group has not done."""
+    groups = list(committed)
+    first = {p: max(starts[p], min((group.get(p, 0) for group in groups), default=ends[p])) for p in ends}
+    return {p: (first[p], end) for p, end in sorted(ends.items()) if first[p] < end}
 
 
 def translated(
-    source: DataFrame, target: DataFrame, committed: Mapping[str, Offsets], target_starts: Offsets
-) -> list[Translated]:
-    """`source` are the records that were copied, in order (`in_order`), with the partition they went to as `target`; `target` are the
-    partition and offset of all records of the target, the copied ones first. Partitions a group has not committed in count as not done.
+    source: DataFrame,
+    target: DataFrame,
+    committed: Mapping[str, Offsets],
+    starts: Offsets,
+    behind: Collection[str] = (),
+) -> Places:
+    """`source` are all records that some group has not done, with the partition they went to as `target`; `target` are the records of
+    the copy, which begins at `starts`. Groups that are `behind` are placed there.
     """
-    firsts = _firsts(source, committed)
-    offsets = _offsets(target, {(p, first.number) for by_target in firsts.values() for p, first in by_target.items()})
+    firsts, missing = _firsts(source, target, committed)
+    firsts |= {group: dict(starts) for group in behind}
+    sizes = _sizes(target, firsts)
     found = []
-    for group, by_target in firsts.items():
-        for partition, start in sorted(target_starts.items()):
-            first = by_target.get(partition, _First(1, 0))
-            offset = offsets.get((partition, first.number), start)
-            found.append(Translated(group, partition, offset, first.repeats))
-    return found
+    for group, by_partition in firsts.items():
+        for partition, start in sorted(starts.items()):
+            end, records = sizes.get(partition, (start, {}))
+            not_done = missing[group].met.get(partition, 0) if group in missing else 0
+            offset = by_partition.get(partition, end)
+            found.append(Translated(group, partition, offset, records.get(group, 0) - not_done))
+    return Places(found, {group: held.missing for group, held in missing.items() if held.missing})
 
 
-def _firsts(source: DataFrame, committed: Mapping[str, Offsets]) -> dict[str, dict[int, _First]]:
-    """By group and partition of the target."""
-    number = f.row_number().over(Window.partitionBy("target").orderBy(*ORDER))
-    counted = source.select("target", "partition", "offset", number.alias("number"))
+class _Met(NamedTuple):
+    """Of what a group has not done, how many records are in each partition of the target, and how many nowhere."""
+
+    met: Mapping[int, int]
+    missing: int
+
+
+def _firsts(
+    source: DataFrame, target: DataFrame, committed: Mapping[str, Offsets]
+) -> tuple[dict[str, dict[int, int]], dict[str, _Met]]:
+    """By group and partition of the target the first offset not done, where there is one."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    from levada.spark.jobs.checksum import RECORD, content
+
     groups = list(committed)
-    figures = [f.count("*").alias("records")]
+    if not groups:
+        return {}, {}
+    here = source.select("target", "partition", "offset", content(*RECORD).alias("content"))
+    counts = [f.count_if(_is_undone(committed[group])).alias(f"undone_{at}") for at, group in enumerate(groups)]
+    wanted = here.groupBy("target", "content").agg(*counts).persist()
+    try:
+        total = wanted.agg(*(f.sum(f"undone_{at}") for at in range(len(groups)))).collect()[0]
+        there = target.select(f.col("partition").alias("target"), "offset", content(*RECORD).alias("content"))
+        last_first = Window.partitionBy("target", "content").orderBy(f.desc("offset"))
+        met = there.join(wanted, ["target", "content"]).withColumn("rank", f.row_number().over(last_first))
+        figures = []
+        for at in range(len(groups)):
+            is_undone = f.col("rank") <= f.col(f"undone_{at}")
+            figures += [f.min(f.when(is_undone, f.col("offset"))), f.count_if(is_undone)]
+        rows = met.groupBy("target").agg(*figures).collect() if any(total) else []
+    finally:
+        wanted.unpersist()
+    firsts: dict[str, dict[int, int]] = {}
+    found: dict[str, _Met] = {}
     for at, group in enumerate(groups):
-        undone = f.col("offset") >= by_partition(committed[group], 0)
-        figures += [
-            f.min(f.when(undone, f.col("number"))).alias(f"first_{at}"),
-            f.count_if(~undone).alias(f"done_{at}"),
-        ]
-    found: dict[str, dict[int, _First]] = {group: {} for group in groups}
-    for row in counted.groupBy("target").agg(*figures).collect():
-        for at, group in enumerate(groups):
-            first = row[f"first_{at}"] or row["records"] + 1
-            found[group][row["target"]] = _First(first, row[f"done_{at}"] - (first - 1))
-    return found
+        firsts[group] = {row[0]: row[1 + 2 * at] for row in rows if row[1 + 2 * at] is not None}
+        here_met = {row[0]: row[2 + 2 * at] for row in rows}
+        found[group] = _Met(here_met, (total[at] or 0) - sum(here_met.values()))
+    return firsts, found
 
 
-def _offsets(target: DataFrame, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """The offset of the n-th record of a partition, where it has so many; else the one behind its last."""
-    numbers: dict[int, list[int]] = {}
-    for partition, number in sorted(wanted):
-        numbers.setdefault(partition, []).append(number)
-    count = f.row_number().over(Window.partitionBy("partition").orderBy("offset"))
-    is_wanted = f.lit(False)
-    for partition, held in numbers.items():
-        is_wanted = is_wanted | ((f.col("partition") == partition) & f.col("number").isin(held))
-    counted = target.select("partition", "offset", count.alias("number")).where(is_wanted)
-    found = {(row["partition"], row["number"]): row["offset"] for row in counted.collect()}
-    ends = {row[0]: row[1] + 1 for row in target.groupBy("partition").agg(f.max("offset")).collect()}
-    for partition in ends.keys() & numbers.keys():
-        for number in numbers[partition]:
-            found.setdefault((partition, number), ends[partition])
-    return found
+def _is_undone(committed: Offsets) -> Column:
+    from pyspark.sql import functions as f
+
+    from levada.spark.jobs.order import by_partition
+
+    return f.col("offset") >= by_partition(committed, 0)
 
 
-def advanced(places: Iterable[Translated], standing: Mapping[str, Offsets]) -> dict[str, dict[int, int]]:
-    """What is to be committed: only places ahead of where a group already stands in the target, so that nobody is sent back."""
+def _sizes(target: DataFrame, firsts: Mapping[str, Offsets]) -> dict[int, tuple[int, dict[str, int]]]:
+    """By partition of the target, the offset behind its last record, and how many lie from each group's first on."""
+    from pyspark.sql import functions as f
+
+    from levada.spark.jobs.order import by_partition
+
+    groups = list(firsts)
+    behind = [f.count_if(f.col("offset") >= by_partition(firsts[group], 2**63 - 1)) for group in groups]
+    rows = target.groupBy("partition").agg(f.max("offset") + 1, *behind).collect()
+    return {row[0]: (row[1], dict(zip(groups, row[2:], strict=True))) for row in rows}
+
+
+def mark(committed: Offsets) -> str:
+    """What a group's place is committed with: the same while the group stands where it stands in the source."""
+    stands = json.dumps(sorted(committed.items()))
+    return _MARK + hashlib.sha256(stands.encode()).hexdigest()[:16]
+
+
+def advanced(
+    places: Iterable[Translated], standing: Mapping[str, Mapping[int, OffsetAndMetadata]], marks: Mapping[str, str]
+) -> dict[str, dict[int, int]]:
+    """What is to be committed. A place that an earlier run has committed stays while the group has not moved in the source, and follows
+    it where it has, also back. Where somebody else has committed, the group is only moved on, never back.
+    """
     moves: dict[str, dict[int, int]] = {}
     for place in places:
-        if place.offset > standing.get(place.group, {}).get(place.partition, -1):
+        there = standing.get(place.group, {}).get(place.partition)
+        if there is None or _is_moved(place, there, marks[place.group]):
             moves.setdefault(place.group, {})[place.partition] = place.offset
     return moves
+
+
+def _is_moved(place: Translated, there: OffsetAndMetadata, as_now: str) -> bool:
+    if there.metadata.startswith(_MARK):
+        return there.metadata != as_now
+    return place.offset > there.offset

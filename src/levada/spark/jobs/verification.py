@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from levada.spark.jobs.checksum import Fingerprint, fingerprint
+from levada.spark.jobs.checksum import RECORD, Fingerprint, content, fingerprint, summed, total
 from levada.spark.jobs.latest import snapshot
 from levada.spark.jobs.order import ORDER, in_order
 
@@ -20,13 +21,56 @@ def same(
 ) -> tuple[Fingerprint, str]:
     """(what the source is, how the target differs from it; empty where it does not).
 
-    A source that is compacted loses records while it is copied; what it promises to keep, each key's latest, is compared.
+    A source that is compacted loses records while it is copied; what it promises to keep, each key's latest, is compared. For a source
+    that has lost more than that, see `within`.
     """
     if compacts:
         source, target = snapshot(source), snapshot(target)
     ours = fingerprint(in_order(source, passes), ORDER)
     theirs = fingerprint(target, ("partition", "offset"))
     return ours, difference(ours, theirs) or _apart(target)
+
+
+def within(source: DataFrame, target: DataFrame, *, compacts: bool = False) -> tuple[Fingerprint, str]:
+    """The same for a source that has lost records since it was copied, the first of its partitions or older ones of its keys: all that
+    it still has must be in the target, and each key's last records must be the same, in the same order.
+
+    Of a key that lies in several partitions of the source, which have lost different stretches of time, the order is not compared; of
+    a source that is compacted, only each key's latest record is the last.
+    """
+    ours = source.select("key", "partition", "offset", content(*RECORD).alias("content")).persist()
+    theirs = target.select("key", "partition", "offset", content(*RECORD).alias("content"))
+    try:
+        found = ours.agg(f.count("*").alias("records"), *total(f.col("content"), "content")).collect()[0]
+        held = Fingerprint(int(found["records"]), summed(found["content_upper"], found["content_lower"]), 0)
+        return held, _missing(ours, theirs) or _otherwise(ours, theirs, compacts=compacts) or _apart(target)
+    finally:
+        ours.unpersist()
+
+
+def _missing(ours: DataFrame, theirs: DataFrame) -> str:
+    here = ours.groupBy("content").agg(f.count("*").alias("here"))
+    there = theirs.groupBy("content").agg(f.count("*").alias("there"))
+    lacks = f.col("here") - f.coalesce(f.col("there"), f.lit(0))
+    missing = here.join(there, "content", "left").agg(f.sum(f.when(lacks > 0, lacks))).collect()[0][0]
+    return f"{missing:,} records are not in it" if missing else ""
+
+
+def _otherwise(ours: DataFrame, theirs: DataFrame, *, compacts: bool) -> str:
+    alone = ours.groupBy("key").agg(f.min("partition").alias("lowest"), f.max("partition").alias("highest"))
+    in_one = ours.join(alone.where("key IS NOT NULL AND lowest = highest"), "key", "left_semi")
+    here = _from_the_end(in_one).withColumnRenamed("content", "ours")
+    there = _from_the_end(theirs.where(f.col("key").isNotNull())).withColumnRenamed("content", "theirs")
+    if compacts:
+        here = here.where("rank = 1")
+    differs = f.col("theirs").isNull() | (f.col("ours") != f.col("theirs"))
+    keys = here.join(there, ["key", "rank"], "left").where(differs).select("key").distinct().count()
+    return f"the records of {keys:,} keys are not in the same order" if keys else ""
+
+
+def _from_the_end(records: DataFrame) -> DataFrame:
+    last_first = Window.partitionBy("key").orderBy(f.desc("partition"), f.desc("offset"))
+    return records.select("key", "content", f.row_number().over(last_first).alias("rank"))
 
 
 def difference(ours: Fingerprint, theirs: Fingerprint) -> str:
