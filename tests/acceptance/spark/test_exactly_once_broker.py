@@ -18,7 +18,7 @@ from support.kafka import KafkaBroker
 from support.levada import LevadaBroker
 from support.wait import wait_until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(600 + 150 * ROUNDS)
 
 
 @pytest.fixture

@@ -36,6 +36,8 @@ SEED = int(os.environ.get("LEVADA_KILL_SEED", "0")) or random.randrange(1 << 30)
 PARTITIONS = 4
 SETTLE_S = 120.0
 
+pytestmark = pytest.mark.timeout(180 + 60 * ROUNDS)
+
 
 def check(client: Client, topic: str, batches: int) -> None:
     found = Counter(record.value for record in client.consume(topic, committed=True))

@@ -35,7 +35,7 @@ from support.exactly_once import (
 from support.spark_process import SparkProcess
 from support.wait import wait_until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(600 + 150 * ROUNDS)
 
 
 @pytest.fixture
