@@ -14,24 +14,30 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
 
+from levada.records.batch import batches
 from levada.records.build import build
 from levada.records.read import read_all
 from levada.spark.runner.board import Board
-from levada.wire.answers import EARLIEST, LATEST, READ_COMMITTED, TopicPartition
+from levada.wire.answers import LATEST, READ_COMMITTED, TopicPartition
 from levada.wire.blocking import BlockingClient
 from support.brokers import Broker
-from support.wait import wait_until
+from support.wait import Found, wait_until
 
 COMMAND = [sys.executable, "-m", "levada"]
 #: A JVM has to start, on a busy machine.
 START_S = 300.0
 END_S = 240.0
+#: Looking costs something, and takes it from what is waited for.
+LOOK_S = 0.15
+#: A JVM that lives for a minute is not worth the second compiler's work, nor a collector's threads.
+SHORT_LIVED = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 class Runners:
@@ -46,6 +52,8 @@ class Runners:
         #: Everything that a runner started: it must be gone when the runner is.
         self.family: list[psutil.Process] = []
         self.client = BlockingClient(broker.bootstrap)
+        self._board = Board(self.client)
+        self._read: dict[TopicPartition, _Read] = {}
 
     def write(self, name: str, text: str) -> None:
         """Put a file in the directory, as an editor does: whole."""
@@ -60,12 +68,23 @@ class Runners:
     def start(self) -> None:
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                self.command(), stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.pipelines.parent
+                self.command(),
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                cwd=self.pipelines.parent,
+                env={**os.environ, **SHORT_LIVED},
             )
         count = len(self.events("ready"))
-        wait_until(lambda: len(self.events("ready")) > count or self._ended(), START_S, self.text)
+        self.wait(lambda: len(self.events("ready")) > count or self._ended(), START_S)
         assert not self._ended(), self.text()
         self.family = [*self._own().children(recursive=True), self._own()]
+
+    def wait(
+        self, look: Callable[[], Found], timeout_s: float = END_S, message: Callable[[], str] | None = None
+    ) -> Found:
+        """For something that a runner does; else with what it said."""
+        return wait_until(look, timeout_s, message or (lambda: self.text()[-3000:]), every_s=LOOK_S)
 
     def _own(self) -> psutil.Process:
         assert self.process is not None
@@ -133,12 +152,17 @@ class Runners:
         return {one["pipeline"]: one for one in found["pipelines"]}
 
     def state(self, name: str) -> dict[str, Any]:
-        one = Board(self.client).read().actual.get(name)
+        one = self._board.read().actual.get(name)
         return {"state": None} if one is None else {"state": str(one.state), "cause": one.cause, "actual": one}
+
+    def id(self) -> str:
+        """Of the runner that gave the last sign of life."""
+        seen = self._board.read().runner
+        return "" if seen is None else seen.id
 
     def await_state(self, name: str, *states: str | None, timeout_s: float = END_S) -> Any:
         """How it is, once it is so; None is for: not known."""
-        wait_until(
+        self.wait(
             lambda: self.state(name)["state"] in states,
             timeout_s,
             lambda: (
@@ -154,7 +178,7 @@ class Runners:
             found = self.state(name)
             return found["actual"] if found["state"] == "failed" and words in found["cause"] else None
 
-        return wait_until(failed, timeout_s, lambda: f"{name} is {self.state(name)}: {self.text()[-3000:]}")
+        return self.wait(failed, timeout_s, lambda: f"{name} is {self.state(name)}: {self.text()[-3000:]}")
 
     def create(self, *topics: str, partitions: int = 2) -> None:
         for topic in topics:
@@ -165,27 +189,28 @@ class Runners:
         self.client.produce((topic, partition), build([(None, json.dumps({"id": one}).encode()) for one in ids]))
 
     def ids(self, topic: str, partitions: int = 2) -> list[int]:
-        """Of all committed records, sorted."""
-        found: list[int] = []
-        for partition in range(partitions):
-            at = TopicPartition(topic, partition)
-            position = self.client.list_offsets({at: EARLIEST})[at].offset
-            end = self.client.list_offsets({at: LATEST}, isolation=READ_COMMITTED)[at].offset
-            while position < end:
-                got = self.client.fetch({at: position}, isolation=READ_COMMITTED)[at]
-                last = position
-                for record in read_all(
-                    got.records, from_offset=position, aborted=got.aborted or (), committed_only=True
-                ):
-                    found.append(json.loads(record.value or b"{}")["id"])
-                    last = record.offset + 1
-                position = last if last > position else end
-        return sorted(found)
+        """Of all committed records, sorted. What was read before is not read again."""
+        return sorted(one for partition in range(partitions) for one in self._ids(TopicPartition(topic, partition)))
+
+    def _ids(self, at: TopicPartition) -> list[int]:
+        read = self._read.setdefault(at, _Read([]))
+        end = self.client.list_offsets({at: LATEST}, isolation=READ_COMMITTED)[at].offset
+        while read.position < end:
+            got = self.client.fetch({at: read.position}, isolation=READ_COMMITTED)[at]
+            for record in read_all(
+                got.records, from_offset=read.position, aborted=got.aborted or (), committed_only=True
+            ):
+                read.ids.append(json.loads(record.value or b"{}")["id"])
+            reached = max((one.last_offset + 1 for one in batches(got.records)), default=read.position)
+            if reached == read.position:
+                break  # the next look may see more
+            read.position = reached
+        return read.ids
 
     def await_ids(self, topic: str, ids: Iterable[int], timeout_s: float = END_S) -> None:
         """Exactly these have arrived, each once."""
         wanted = sorted(ids)
-        wait_until(
+        self.wait(
             lambda: len(self.ids(topic)) >= len(wanted), timeout_s, lambda: f"{self.ids(topic)}\n{self.text()[-3000:]}"
         )
         assert self.ids(topic) == wanted
@@ -197,3 +222,11 @@ class Runners:
         if self.process is not None:
             self.end(signal.SIGKILL)
         self.client.close()
+
+
+@dataclass
+class _Read:
+    """A partition so far."""
+
+    ids: list[int]
+    position: int = 0
