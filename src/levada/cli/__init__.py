@@ -24,6 +24,8 @@ EXIT_CODES: Final = (
 def main() -> None:
     """The `levada` command."""
     leave_when_interrupted()
+    # Commands start processes; gRPC would say at each of them that it cannot prepare for a fork.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     from levada.cli.app import app
     from levada.errors import LevadaError
 

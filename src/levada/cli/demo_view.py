@@ -170,14 +170,17 @@ class Live(Lines):
         if self._doing:
             grid.add_row("", Text(self._doing, style="yellow"))
         grpc, kafka = self._where
-        foot = f"Kafka {kafka} · in another terminal: levada consume revenue --follow --server {grpc} · Ctrl-C ends it"
+        if grpc:
+            grid.add_row("", "")
+            grid.add_row("listens", f"Kafka {kafka}, gRPC {grpc}")
+            grid.add_row("look", f"levada consume revenue --follow --server {grpc}   (in another terminal)")
         title = "[bold]levada demo[/bold]  orders → each once → revenue by minute and user → topic and Delta table"
         self._live.update(
             Panel(
                 grid,
                 title=title,
                 title_align="left",
-                subtitle=foot if grpc else None,
+                subtitle="Ctrl-C ends it",
                 subtitle_align="left",
                 expand=False,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -68,6 +69,8 @@ def need_spark() -> None:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise SparkMissing(f"{', '.join(missing)} is not installed: pip install 'levada[spark]'")
+    # py4j tells the root logger, with a trace, that Ctrl-C was pressed; without a handler that goes to stderr.
+    logging.getLogger().addHandler(logging.NullHandler())
 
 
 def bootstrap_of(bootstrap: str | None, server: str | None) -> str:

@@ -14,6 +14,7 @@ from levada.errors import BrokerRefused
 from levada.records.build import build
 from levada.records.pack import size_of
 from levada.records.read import Record
+from levada.spark.sink.own_topics import exists
 from levada.wire.answers import ProducerId, TopicPartition
 from levada.wire.blocking import BlockingClient
 from levada.wire.codes import ErrorCode
@@ -57,14 +58,18 @@ class DeadLetters:
             self._sequence += len(records)
 
     def _open(self) -> None:
+        if not exists(self._client, self._topic):
+            self._make()
+        self._partitions = len(self._client.topics([self._topic])[self._topic].partitions)
+
+    def _make(self) -> None:
         limit = self._client.describe_configs(self._origin.topic, keys=[_BATCH_BYTES_MAX])[_BATCH_BYTES_MAX].value
         configs = {_BATCH_BYTES_MAX: str(int(limit or 1 << 20) + _HEADER_BYTES)}
         try:
             self._client.create_topic(self._topic, 1, configs=configs)
         except BrokerRefused as error:
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another task was faster
                 raise
-        self._partitions = len(self._client.topics([self._topic])[self._topic].partitions)
 
     def _batches(self, rows: list[dict[str, Any]]) -> Iterator[list[Record]]:
         held: list[Record] = []

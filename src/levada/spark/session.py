@@ -20,11 +20,14 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from levada.spark.java import java
 
@@ -58,12 +61,30 @@ def session(master: str = "local[*]", app: str = "levada", *, log: Path | None =
     wanted = {**settings(master), **conf}
     if SparkSession.getActiveSession() is None:
         wanted.setdefault("spark.sql.warehouse.dir", _scratch())
-    if log is not None:
-        _launch(log, wanted)
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in wanted.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _interrupts_later():
+        if log is not None:
+            _launch(log, wanted)
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Ctrl-C is heard when Spark has started, by who heard it before. pyspark puts a handler of its own there, which speaks to Java
+    in the middle of whatever was being said to it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, came = signal.getsignal(signal.SIGINT), list[tuple[Any, Any]]()
+    signal.signal(signal.SIGINT, lambda *told: came.append(told))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came and callable(before):
+            before(*came[0])
 
 
 def _launch(log: Path, wanted: Mapping[str, str]) -> None:

@@ -56,13 +56,13 @@ def have(client: BlockingClient, topic: OwnTopic) -> int:
     """Make the topic unless it is there; how many partitions it has."""
     known = client.cluster.topics.get(topic.name)
     if known is None:
-        if not _exists(client, topic.name):
+        if not exists(client, topic.name):
             _make(client, topic)
         known = client.topics([topic.name])[topic.name]
     return len(known.partitions)
 
 
-def _exists(client: BlockingClient, name: str) -> bool:
+def exists(client: BlockingClient, name: str) -> bool:
     """Asked once: `client.topics` would wait a while for a topic that is not there."""
     fields = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
     answer = client.request(ApiKey.METADATA, fields, repeatable=True)
