@@ -196,7 +196,7 @@ def copied(rows: list[Row], partitions: int) -> list[Row]:
 
 
 def what(row: Row) -> tuple[Any, ...]:
-    return row.key, row.value, row.headers, row.timestamp
+    return row.key, row.value, row.headers and tuple(row.headers), row.timestamp
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.6])
@@ -218,8 +218,8 @@ def test_no_group_skips_anything_and_none_stands_further_back_than_it_must(spark
     found = translated(source, frame(spark, copy), committed, starts, ["behind"])
     assert (len(found.found), found.missing) == ((len(committed) + 1) * target_partitions, {})
     for one in found.found:
-        there = sorted(row for row in copy if row.partition == one.partition)
-        given = [what(row) for row in sorted(there, key=lambda row: row.offset) if row.offset >= one.offset]
+        there = sorted((row for row in copy if row.partition == one.partition), key=lambda row: row.offset)
+        given = [what(row) for row in there if row.offset >= one.offset]
         if one.group == "behind":
             assert (one.offset, one.repeats) == (0, len(there))
             continue
@@ -261,24 +261,19 @@ def test_a_fingerprint_tells_what_is_missing_other_or_out_of_order(spark: SparkS
 
 
 def test_what_is_left_of_a_source_that_loses_records_is_compared(spark: SparkSession) -> None:
-    """Each partition has lost another stretch of its beginning; a key that lay in two of them is no obstacle."""
+    """Each partition has lost another stretch of its beginning, and some of the rest; a key that lay in two of them is no obstacle."""
     rows = [row for row in made(9, 120) if row.key]
     copy = frame(spark, copied(rows, 3)).persist()
-    left = [row for row in rows if row.offset >= 4 + 3 * row.partition]
+    left = [row for row in rows if row.offset >= 4 + 3 * row.partition and row.offset % 4]
     ours, told = within(frame(spark, left), copy)
     assert (ours.records, told) == (len(left), "")
     stranger = left[0]._replace(value=b"not copied")
     assert within(frame(spark, [stranger, *left[1:]]), copy)[1] == "1 records are not in it"
     at = Counter((row.key, row.partition) for row in left).most_common(1)[0][0]
     one, other = [row for row in left if (row.key, row.partition) == at][:2]
-    alone = [row for row in left if row.key != at[0] or row.partition == at[1]]
-    swapped = [row for row in alone if row not in (one, other)]
+    swapped = [row for row in left if row not in (one, other)]
     swapped += [one._replace(offset=other.offset), other._replace(offset=one.offset)]
     assert within(frame(spark, swapped), copy)[1] == "the records of 1 keys are not in the same order"
-    # Compaction takes any but the last.
-    last = {row.key: row for row in merged(rows)}
-    compacted = [row for row in alone if row.offset % 3 or row in last.values()]
-    assert within(frame(spark, compacted), copy, compacts=True)[1] == ""
     copy.unpersist()
 
 

@@ -144,7 +144,7 @@ class Repartitioning:
                 if not difference or not loses(self._held()):
                     return found, difference
         ours = self._read(_left(begins, step.ends, self._held()), whole=False)
-        return within(ours, theirs, compacts=compacts)
+        return within(ours, theirs)
 
     def _translated(
         self, step: Step, held: History

@@ -31,19 +31,16 @@ def same(
     return ours, difference(ours, theirs) or _apart(target)
 
 
-def within(source: DataFrame, target: DataFrame, *, compacts: bool = False) -> tuple[Fingerprint, str]:
-    """The same for a source that has lost records since it was copied, the first of its partitions or older ones of its keys: all that
-    it still has must be in the target, and each key's last records must be the same, in the same order.
-
-    Of a key that lies in several partitions of the source, which have lost different stretches of time, the order is not compared; of
-    a source that is compacted, only each key's latest record is the last.
+def within(source: DataFrame, target: DataFrame) -> tuple[Fingerprint, str]:
+    """The same for a source that has lost records since it was copied, to retention or compaction: all that it still has must be in the
+    target, and what each of its partitions has of a key in the same order. Of records that are the same in everything the last are left.
     """
     ours = source.select("key", "partition", "offset", content(*RECORD).alias("content")).persist()
     theirs = target.select("key", "partition", "offset", content(*RECORD).alias("content"))
     try:
         found = ours.agg(f.count("*").alias("records"), *total(f.col("content"), "content")).collect()[0]
         held = Fingerprint(int(found["records"]), summed(found["content_upper"], found["content_lower"]), 0)
-        return held, _missing(ours, theirs) or _otherwise(ours, theirs, compacts=compacts) or _apart(target)
+        return held, _missing(ours, theirs) or _otherwise(ours, theirs) or _apart(target)
     finally:
         ours.unpersist()
 
@@ -56,21 +53,18 @@ def _missing(ours: DataFrame, theirs: DataFrame) -> str:
     return f"{missing:,} records are not in it" if missing else ""
 
 
-def _otherwise(ours: DataFrame, theirs: DataFrame, *, compacts: bool) -> str:
-    alone = ours.groupBy("key").agg(f.min("partition").alias("lowest"), f.max("partition").alias("highest"))
-    in_one = ours.join(alone.where("key IS NOT NULL AND lowest = highest"), "key", "left_semi")
-    here = _from_the_end(in_one).withColumnRenamed("content", "ours")
-    there = _from_the_end(theirs.where(f.col("key").isNotNull())).withColumnRenamed("content", "theirs")
-    if compacts:
-        here = here.where("rank = 1")
-    differs = f.col("theirs").isNull() | (f.col("ours") != f.col("theirs"))
-    keys = here.join(there, ["key", "rank"], "left").where(differs).select("key").distinct().count()
+def _otherwise(ours: DataFrame, theirs: DataFrame) -> str:
+    here = _from_the_end(ours).where(f.col("key").isNotNull())
+    there = _from_the_end(theirs).select("content", "rank", f.col("offset").alias("there"))
+    before = f.lag("there").over(Window.partitionBy("key", "partition").orderBy("offset"))
+    met = here.join(there, ["content", "rank"]).withColumn("before", before)
+    keys = met.where("there < before").select("key").distinct().count()
     return f"the records of {keys:,} keys are not in the same order" if keys else ""
 
 
 def _from_the_end(records: DataFrame) -> DataFrame:
-    last_first = Window.partitionBy("key").orderBy(f.desc("partition"), f.desc("offset"))
-    return records.select("key", "content", f.row_number().over(last_first).alias("rank"))
+    last_first = Window.partitionBy("content").orderBy(f.desc("partition"), f.desc("offset"))
+    return records.withColumn("rank", f.row_number().over(last_first))
 
 
 def difference(ours: Fingerprint, theirs: Fingerprint) -> str:
