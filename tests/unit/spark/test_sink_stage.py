@@ -23,7 +23,7 @@ keys = st.builds(
     st.integers(0),
     st.integers(0),
     st.integers(0),
-    st.from_regex(r"[0-9a-f-]+"),
+    st.from_regex(r"[0-9a-f-]+", fullmatch=True),
     st.integers(0),
 )
 
