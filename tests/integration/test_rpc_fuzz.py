@@ -73,6 +73,8 @@ def value(field: Any, chance: random.Random, depth: int) -> Any:
     match field.type:
         case Field.TYPE_STRING:
             return chance.choice(TEXTS)
+        case Field.TYPE_UINT32:
+            return chance.choice((0, 1, 7, 1 << 20, 2**32 - 1))
         case Field.TYPE_BYTES:
             return chance.choice((b"", b"x", BATCH, BATCH[:-1], BATCH + BATCH, chance.randbytes(80)))
         case Field.TYPE_BOOL:
