@@ -139,7 +139,9 @@ def test_a_pipeline_from_the_command_line(cluster: SparkCluster, levada: LevadaB
     send(levada.bootstrap, source, orders(200))
     command = [str(COMMAND), "pipeline", "run", file, "--once", "--json", "--master", cluster.master]
     command += ["--bootstrap", levada.bootstrap, "--home", str(home)]
-    here = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path)}
+    # A session of this process names Pythons that are its own.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    here = {**clean, "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path)}
     done = subprocess.run(command, env=here, cwd=tmp_path, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     assert told(received(levada.bootstrap, target, PARTITIONS)) == shouted(200)
