@@ -39,8 +39,17 @@ def shout(word):
 
 
 @pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """Room for two applications, each with an executor on both workers."""
+    with SparkCluster(tmp_path_factory.mktemp("cluster") / "spark", cores=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def driver(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkProcess]:
-    with SparkProcess(tmp_path_factory.mktemp("driver"), cluster.master, cluster.conf) as running:
+    """It takes half of the cores: an application has those it was given until it ends, and the next one would wait for ever."""
+    conf = {**cluster.conf, "spark.cores.max": "2"}
+    with SparkProcess(tmp_path_factory.mktemp("driver"), cluster.master, conf) as running:
         yield running
 
 
@@ -142,7 +151,7 @@ def test_a_pipeline_from_the_command_line(cluster: SparkCluster, levada: LevadaB
     # A session of this process names Pythons that are its own.
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     here = {**clean, "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path)}
-    done = subprocess.run(command, env=here, cwd=tmp_path, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(command, env=here, cwd=tmp_path, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     assert told(received(levada.bootstrap, target, PARTITIONS)) == shouted(200)
     assert told(table(home, target)) == shouted(200)
