@@ -34,6 +34,10 @@ By = Annotated[
         show_default="the topic's levada.dedup, else id",
     ),
 ]
+SkipLost = Annotated[
+    bool,
+    typer.Option("--skip-lost", help="Go on behind what was deleted before it was copied, and name it."),
+]
 Options = Annotated[
     list[str] | None,
     typer.Option(
@@ -60,6 +64,7 @@ def replay(
         bool, typer.Option("--keep-timestamps", help="With the time they had, not now.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="From the beginning, although it was done before.")] = False,
+    skip_lost: SkipLost = False,
     batch: Batch = None,
     master: Master = DEFAULT_MASTER,
     bootstrap: Bootstrap = None,
@@ -92,10 +97,12 @@ def replay(
         keep_timestamps=keep_timestamps,
         again=again,
         batch_rows=batch,
+        skip_lost=skip_lost,
     )
     _, done = place.run(f"levada replay {source}", lambda client: job.prepare(client, wanted), job.replay)
     if as_json:
-        print_json(told.plain(done, source=source, target=target, seconds=round(place.seconds, 3)))
+        lost = [one.to_json() for one in done.lost]
+        print_json(told.plain(done, source=source, target=target, lost=lost, seconds=round(place.seconds, 3)))
     else:
         told.replayed(source, target, done, place.seconds)
 
@@ -150,6 +157,7 @@ def dedup(
     topic: Topic,
     into: Annotated[str, typer.Option("--into", help="The new topic.")],
     by: By = None,
+    skip_lost: SkipLost = False,
     batch: Batch = None,
     master: Master = DEFAULT_MASTER,
     bootstrap: Bootstrap = None,
@@ -171,10 +179,11 @@ def dedup(
     place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     from levada.spark.jobs import dedup as job
 
-    wanted = job.Dedup(topic=topic, into=into, by=by, batch_rows=batch)
+    wanted = job.Dedup(topic=topic, into=into, by=by, batch_rows=batch, skip_lost=skip_lost)
     _, done = place.run(f"levada dedup {topic}", lambda client: job.prepare(client, wanted), job.dedup)
     if as_json:
-        print_json(told.plain(done, topic=topic, repeats=done.repeats, seconds=round(place.seconds, 3)))
+        lost = [one.to_json() for one in done.lost]
+        print_json(told.plain(done, topic=topic, repeats=done.repeats, lost=lost, seconds=round(place.seconds, 3)))
     else:
         told.deduplicated(topic, done, place.seconds)
 

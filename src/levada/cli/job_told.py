@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from levada.cli.session import count
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from levada.spark.jobs.repartition import Ready, Repartitioned
     from levada.spark.jobs.replay import Replayed
     from levada.spark.jobs.snapshot import Snapshotted
+    from levada.spark.losses import Lost
 
-_MARKS = {"ok": "[green]✓[/green]", "look": "[yellow]![/yellow]", "wrong": "[red]✗[/red]"}
+_MARKS = {"ok": "[green]✓[/green]", "look": "[yellow]![/yellow]", "wrong": "[red]✗[/red]", "skipped": "[dim]–[/dim]"}
 _VERDICTS = {
     "ok": "[bold green]as it should be[/bold green]",
     "look": "[bold yellow]worth a look[/bold yellow]",
@@ -37,6 +38,14 @@ def replayed(source: str, target: str, done: Replayed, seconds: float) -> None:
         print(f"{source} → {target}{made}: {in_batches(done.records, done.batches, seconds)}")
     else:
         print(f"{source} → {target}{made}: nothing that was not there already; --again writes it once more")
+    _lost(done.lost)
+
+
+def _lost(lost: Sequence[Lost]) -> None:
+    """Which they are was said when they were passed over."""
+    if lost:
+        offsets = sum((one.end or one.start) - one.start for one in lost)
+        print(f"{count(offsets, 'offset')} lost: deleted before they were copied")
 
 
 def repartitioned(ready: Ready, done: Repartitioned, seconds: float) -> None:
@@ -99,6 +108,7 @@ def deduplicated(source: str, done: Deduplicated, seconds: float) -> None:
     print(f"{count(done.repeats, 'repeat')} left out of {count(done.read, 'record')}, told by {done.by}")
     if unknown := done.read - done.told:
         print(f"{count(unknown, 'record')} without one, all kept")
+    _lost(done.lost)
 
 
 def snapshotted(source: str, done: Snapshotted, seconds: float) -> None:

@@ -56,6 +56,10 @@ class Hidden:
     def came(self, offsets: int) -> None:
         pass
 
+    def lost(self, what: str) -> None:
+        """Said at once: who is killed before the end has said it."""
+        print(f"lost: {what}", file=sys.stderr, flush=True)
+
 
 class Live(Hidden):
     """A bar on stderr while the `with` lasts: by records where those are told, else by tasks."""
@@ -110,6 +114,9 @@ class Live(Hidden):
     def came(self, offsets: int) -> None:
         with self._lock:
             self._done += offsets
+
+    def lost(self, what: str) -> None:
+        self._progress.console.print(f"lost: {what}", highlight=False, markup=False, soft_wrap=True)
 
     def _look(self, tracker: Any) -> None:
         while not self._ended.wait(_LOOK_S):

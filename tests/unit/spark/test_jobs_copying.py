@@ -107,6 +107,21 @@ def test_it_goes_on_with_what_came_since_and_with_new_partitions() -> None:
     assert done.step.passes == {0: (0, 4, 6), 1: (0, 0, 2)}
 
 
+def test_notes_do_not_grow_with_the_passes_unless_all_are_needed() -> None:
+    world = World()
+    for end in range(1, 600):
+        world.run({0: 0}, {0: end}, 10)
+    assert world.noted is not None
+    assert world.noted.passes == {0: (0, 598, 599)}
+    assert [offset for _, offset in world.target] == list(range(599))
+    everything = World()
+    for end in (3, 5, 9):
+        Copying(everything, everything.seen, evenly, everything.write, rows_max=10, all_passes=True).run(
+            {0: 0}, {0: end}
+        )
+    assert everything.noted is not None and everything.noted.passes == {0: (0, 3, 5, 9)}
+
+
 def test_a_new_epoch_begins_anew() -> None:
     world = World()
     world.run({0: 0}, {0: 4}, 10)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from levada.errors import InvalidRequest, OffsetOutOfRange
-from levada.spark.jobs.extent import Moment, Offsets, Where, between, placed, size, steadily, where
+from levada.spark.jobs.extent import Moment, Offsets, Where, around, between, placed, size, steadily, where
+from levada.spark.losses import DELETED, Lost
 
 STARTS, ENDS = {0: 5, 1: 0}, {0: 20, 1: 8}
 
@@ -60,8 +61,20 @@ def test_ranges_are_where_something_lies() -> None:
     assert size(between(STARTS, ENDS)) == 23
 
 
+def test_what_is_not_lost_lies_around_it() -> None:
+    def lost(start: int, end: int | None) -> Lost:
+        return Lost("orders", 0, start, end, DELETED)
+
+    assert list(around(3, 9, [])) == [(3, 9)]
+    assert list(around(3, 9, [lost(3, 5)])) == [(5, 9)]
+    assert list(around(3, 9, [lost(4, 5), lost(7, 9)])) == [(3, 4), (5, 7)]
+    assert list(around(3, 9, [lost(3, 9)])) == []
+    assert list(around(3, 9, [lost(6, None)])) == [(3, 6)]
+
+
 class Held(NamedTuple):
     starts: Offsets
+    log_starts: Offsets
 
 
 class Moving:
@@ -72,7 +85,7 @@ class Moving:
 
     def look(self) -> Held:
         self.start = min(self.start + 1, self.until)
-        return Held({0: self.start})
+        return Held({0: self.start}, {0: self.start})
 
     def read(self, held: Held) -> int:
         self.tried.append(held.starts[0])

@@ -92,7 +92,10 @@ def standing(last: Step | None, seen: Seen | None, begins: Offsets, epoch: int |
 
 
 class Copying:
-    """One job's way through its source. `write` writes a step once, however often it is asked to, and says how many records it had."""
+    """One job's way through its source. `write` writes a step once, however often it is asked to, and says how many records it had.
+
+    Notes are short, so only where the job began and its last two passes are kept, unless `all_passes` are needed.
+    """
 
     def __init__(
         self,
@@ -103,6 +106,7 @@ class Copying:
         *,
         rows_max: int,
         rate: float | None = None,
+        all_passes: bool = False,
         told: Callable[[int], None] = lambda _offsets: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -111,6 +115,7 @@ class Copying:
         self._told, self._clock, self._sleep = told, clock, sleep
         self._pace = Pace(rate, clock())
         self._rows_max = self._pace.rows_max(rows_max)
+        self._all_passes = all_passes
         self._rows = self._batches = self._offsets = 0
 
     def run(self, begins: Offsets, ends: Offsets, *, epoch: int | None = None) -> Copied:
@@ -121,13 +126,16 @@ class Copying:
         at = self._finish_pass(at)
         if any(at.positions[p] < ends[p] for p in ends):
             through = {p: max(position, ends.get(p, 0)) for p, position in at.positions.items()}
-            at = at._replace(passes={p: (*at.passes[p], through[p]) for p in at.positions})
+            at = at._replace(passes={p: (*self._kept(at.passes[p]), through[p]) for p in at.positions})
             at = self._finish_pass(at)
         step = Step(at.number - 1, at.positions, at.positions, at.passes, {}, at.epoch, at.verified)
         if self._batches:
             # Done: the group has no lag.
             self._ledger.note(step)
         return Copied(self._rows, self._batches, self._offsets, step)
+
+    def _kept(self, held: tuple[int, ...]) -> tuple[int, ...]:
+        return held if self._all_passes else (*held[:1], *held[1:][-1:])
 
     def _finish_pass(self, at: Standing) -> Standing:
         """Up to where the last pass ends."""
@@ -148,8 +156,10 @@ class Copying:
         offsets = sum(step.ends[p] - step.starts[p] for p in step.ends)
         if wait_s := self._pace.wait_s(self._clock()):
             self._sleep(wait_s)
-        self._pace.sent(offsets, self._clock())
-        self._rows += self._write(step)
+        began = self._clock()
+        rows = self._write(step)
+        self._pace.sent(rows, began)
+        self._rows += rows
         self._batches += 1
         self._offsets += offsets
         self._told(offsets)

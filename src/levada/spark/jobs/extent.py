@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 
 from levada.errors import InvalidRequest, OffsetOutOfRange
 from levada.spark.history import history_of
+from levada.spark.losses import Lost, below
 from levada.spark.offsets import Logs
 from levada.spark.options.positions import Times
 from levada.wire.answers import TopicPartition
@@ -64,12 +66,21 @@ def _offsets(text: str, option: str) -> Offsets:
     return offsets
 
 
+class Left(NamedTuple):
+    """What is still there of some offsets, and what is not. Where something is lost in the middle of a partition, the next `ranges` go on behind it."""
+
+    ranges: Sequence[Ranges]
+    lost: Sequence[Lost]
+
+
 class History:
     """What there is of a topic now, its archive included: where each partition begins, and up to where it can be read."""
 
     def __init__(self, client: BlockingClient, topic: str, partitions: int) -> None:
         at = [TopicPartition(topic, partition) for partition in range(partitions)]
-        self._logs = Logs(client, at, history_of(client, [topic]), read_committed=True)
+        self._topic = topic
+        self._archive = history_of(client, [topic])
+        self._logs = Logs(client, at, self._archive, read_committed=True)
         self.starts: Offsets = {one.partition: self._logs.earliest(one) for one in at}
         self.ends: Offsets = {one.partition: self._logs.bounds[one].end for one in at}
         #: Where the log itself begins; below it, records come from the archive.
@@ -82,11 +93,25 @@ class History:
             return {one.partition: offset for one, offset in times.items()}
         return placed(at, self.starts, self.ends, option)
 
+    def left(self, starts: Offsets, ends: Offsets) -> Left:
+        """Of what lies between the two, what log and archive hold, and what neither does any more."""
+        lost = {p: self._lost(p, start, end) for p, (start, end) in between(starts, ends).items()}
+        stretches = {p: list(around(starts[p], ends[p], gone)) for p, gone in lost.items()}
+        turns = zip_longest(*([(p, one) for one in held] for p, held in stretches.items()))
+        ranges = [dict(one for one in turn if one is not None) for turn in turns]
+        return Left(ranges, [one for gone in lost.values() for one in gone])
+
+    def _lost(self, partition: int, start: int, end: int) -> list[Lost]:
+        at, log_start = TopicPartition(self._topic, partition), self.log_starts[partition]
+        held = self._archive.held(at, up_to=min(end, log_start)) if start < log_start else None
+        return below(at, start, end, log_start, held)
+
 
 class Begins(Protocol):
     """What there is of a topic at one moment."""
 
     starts: Offsets
+    log_starts: Offsets
 
 
 _Held = TypeVar("_Held", bound=Begins)
@@ -100,7 +125,8 @@ def steadily(look: Callable[[], _Held], work: Callable[[_Held], _T]) -> _T:
         try:
             return work(held)
         except Exception:
-            if look().starts == held.starts:
+            now = look()
+            if (now.starts, now.log_starts) == (held.starts, held.log_starts):
                 raise
     return work(look())
 
@@ -130,6 +156,16 @@ def placed(at: Where, starts: Offsets, ends: Offsets, option: str) -> dict[int, 
 def between(starts: Offsets, ends: Offsets) -> dict[int, tuple[int, int]]:
     """The partitions in which something lies between the two."""
     return {p: (starts[p], ends[p]) for p in sorted(ends) if starts[p] < ends[p]}
+
+
+def around(start: int, end: int, lost: Iterable[Lost]) -> Iterator[tuple[int, int]]:
+    """What of these offsets is not lost, in order."""
+    for one in lost:
+        if start < one.start:
+            yield start, one.start
+        start = end if one.end is None else one.end
+    if start < end:
+        yield start, end
 
 
 def size(ranges: Ranges) -> int:

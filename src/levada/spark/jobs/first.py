@@ -63,20 +63,19 @@ def _header(name: str) -> Column:
     return f.when(f.length(value) > 0, value)
 
 
-def repeats(records: DataFrame, by: Identity, done: Offsets | None = None) -> DataFrame:
+def repeats(
+    records: DataFrame, by: Identity, done: Offsets | None = None, copied: DataFrame | None = None
+) -> DataFrame:
     """Partition and offset of every record that has an earlier one of the same identity. The first stays, whatever is asked.
 
     In one partition the smaller offset is the earlier; between partitions the earlier timestamp, then the smaller partition. Records
-    before `done` have been dealt with by an earlier pass, and come before all others.
+    before `done` have been dealt with by an earlier pass, and come before all others. What is `copied` is first whatever there is; it
+    lies elsewhere, and its places are told as if in partitions below 0.
     """
     late = f.when(f.col("offset") >= by_partition(done or {}, -1), 1).otherwise(0) if done else f.lit(0)
-    told = records.select(
-        by.column().alias("identity"),
-        "partition",
-        "offset",
-        f.unix_millis("timestamp").alias("time"),
-        late.alias("late"),
-    ).where(f.col("identity").isNotNull())
+    told = _told(records, by, late)
+    if copied is not None:
+        told = told.union(_told(copied.withColumn("partition", -1 - f.col("partition")), by, f.lit(-1)))
     first_there = told.groupBy("identity", "partition").agg(
         f.min("offset").alias("offset"),
         f.count("*").alias("copies"),
@@ -91,6 +90,17 @@ def repeats(records: DataFrame, by: Identity, done: Offsets | None = None) -> Da
     )
     is_first = (f.col("partition") == f.col("first_partition")) & (f.col("offset") == f.col("first_offset"))
     return told.join(several, "identity").where(~is_first).select("partition", "offset")
+
+
+def _told(records: DataFrame, by: Identity, late: Column) -> DataFrame:
+    """Those that have something to be told by."""
+    return records.select(
+        by.column().alias("identity"),
+        "partition",
+        "offset",
+        f.unix_millis("timestamp").alias("time"),
+        late.alias("late"),
+    ).where(f.col("identity").isNotNull())
 
 
 def without(records: DataFrame, places: DataFrame) -> DataFrame:

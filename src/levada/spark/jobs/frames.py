@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from levada.spark.jobs.extent import Ranges
@@ -77,6 +78,14 @@ def history(
         failOnDataLoss=str(whole).lower(),
         minPartitions=str(spark.sparkContext.defaultParallelism),
     ).load()
+
+
+def what_is_left(
+    spark: SparkSession, connection: Connection, topic: str, ranges: Sequence[Ranges], columns: Sequence[str] = RECORD
+) -> DataFrame:
+    """As `history`, of all these ranges: each partition's are in its order."""
+    frames = [history(spark, connection, topic, one, columns) for one in ranges or [{}]]
+    return reduce(lambda one, other: one.union(other), frames)
 
 
 def write(frame: DataFrame, connection: Connection, topic: str, *, sink: str, batch: int, epoch: int = 0) -> int:

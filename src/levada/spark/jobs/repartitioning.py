@@ -75,7 +75,7 @@ class Repartitioning:
         ends, rows, batches = self._ready.ends, 0, 0
         for _ in range(PASSES_MAX):
             self._teller.doing(f"{self._source.name} → {self._target.name}", size(between(self._ready.starts, ends)))
-            copying = self._place.copying(self._plan, self._write, self._ready.rows_max, self._teller)
+            copying = self._place.copying(self._plan, self._write, self._ready.rows_max, self._teller, all_passes=True)
             done = copying.run(self._ready.starts, ends)
             rows, batches = rows + done.rows, batches + done.batches
             ends = self._held().ends

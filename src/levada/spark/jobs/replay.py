@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from levada.errors import InvalidRequest
-from levada.spark.jobs.copying import evenly
-from levada.spark.jobs.extent import History, Offsets, Where, between, size
-from levada.spark.jobs.frames import Connection, history, write
+from levada.spark.jobs.extent import History, Offsets, Ranges, Where, between, size
+from levada.spark.jobs.frames import Connection, what_is_left, write
 from levada.spark.jobs.ledger import Step
+from levada.spark.jobs.remains import Remains, refuse_lost
 from levada.spark.jobs.running import Place, Teller, batch_rows, job_name
 from levada.spark.jobs.topics import Topic, find, make, need, other_than
+from levada.spark.losses import Lost
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +36,8 @@ class Replay:
     #: Begin anew, although it was done before.
     again: bool = False
     batch_rows: int | None = None
+    #: Go on behind what was deleted before it was copied.
+    skip_lost: bool = False
 
 
 class Ready(NamedTuple):
@@ -57,6 +61,8 @@ class Replayed(NamedTuple):
     job: str
     starts: Offsets
     ends: Offsets
+    #: What this run has passed over, since it was deleted before it was copied.
+    lost: Sequence[Lost] = ()
 
 
 def replayed(records: DataFrame, *, keep_partitions: bool, keep_timestamps: bool) -> DataFrame:
@@ -84,6 +90,8 @@ def prepare(client: BlockingClient, wanted: Replay) -> Ready:
             f"--keep-partitions: {target.name} has {target.partitions} partitions and {source.name} {source.partitions}; "
             "it needs as many at least"
         )
+    if not wanted.skip_lost and not wanted.again:
+        refuse_lost(client, found, source, name_of(wanted, source, target) if target else None, starts, ends)
     rows_max = batch_rows(client, source, wanted.batch_rows)
     made = target is None
     if target is None:
@@ -91,22 +99,38 @@ def prepare(client: BlockingClient, wanted: Replay) -> Ready:
     return Ready(wanted, source, target, made, starts, ends, rows_max)
 
 
+def _kept(wanted: Replay) -> dict[str, bool]:
+    return {"keep_partitions": wanted.keep_partitions, "keep_timestamps": wanted.keep_timestamps}
+
+
+def name_of(wanted: Replay, source: Topic, target: Topic) -> str:
+    """Under which it is known again."""
+    return job_name("replay", source, target, start=wanted.start, end=wanted.end, **_kept(wanted))
+
+
 def replay(
     spark: SparkSession, client: BlockingClient, connection: Connection, ready: Ready, teller: Teller, **clock: Any
 ) -> Replayed:
     """Do it, or go on with it. Each partition's order is kept."""
     wanted, source, target = ready.wanted, ready.source, ready.target
-    kept = {"keep_partitions": wanted.keep_partitions, "keep_timestamps": wanted.keep_timestamps}
-    job = job_name("replay", source, target, start=wanted.start, end=wanted.end, **kept)
+    kept = _kept(wanted)
+    job = name_of(wanted, source, target)
     place = Place(client, connection, job, source)
     epoch = place.next_epoch() if wanted.again else None
 
+    remains = Remains(lambda: History(client, source.name, source.partitions), teller, skip=wanted.skip_lost)
+
     def written(step: Step) -> int:
-        records = history(spark, connection, source.name, between(step.starts, step.ends))
-        return write(replayed(records, **kept), connection, target.name, sink=job, batch=step.number, epoch=step.epoch)
+        def write_left(ranges: Sequence[Ranges]) -> int:
+            if not ranges:
+                return 0
+            records = replayed(what_is_left(spark, connection, source.name, ranges), **kept)
+            return write(records, connection, target.name, sink=job, batch=step.number, epoch=step.epoch)
+
+        return remains.written(step, write_left)
 
     teller.doing(f"{source.name} → {target.name}", size(between(ready.starts, ready.ends)))
-    copying = place.copying(evenly, written, ready.rows_max, teller, rate=wanted.rate, **clock)
+    copying = place.copying(remains.plan, written, ready.rows_max, teller, rate=wanted.rate, **clock)
     done = copying.run(ready.starts, ready.ends, epoch=epoch)
     begun = {p: held[0] for p, held in done.step.passes.items()}
-    return Replayed(done.rows, done.batches, ready.made, job, begun, done.step.ends)
+    return Replayed(done.rows, done.batches, ready.made, job, begun, done.step.ends, remains.lost)

@@ -10,7 +10,8 @@ from levada.spark.jobs.copying import Copying, Plan, Seen
 from levada.spark.jobs.frames import Connection
 from levada.spark.jobs.ledger import GroupLedger, Step
 from levada.spark.jobs.topics import Topic, record_bytes
-from levada.spark.sink.commit import Sinks
+from levada.spark.sink.claims import BatchSeen
+from levada.spark.sink.sinks import Sinks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,10 @@ class Teller(Protocol):
         """So many more of it are done."""
         ...
 
+    def lost(self, what: str) -> None:
+        """This was deleted before it was copied, and is passed over."""
+        ...
+
 
 class Silent:
     """Tells nobody."""
@@ -43,6 +48,9 @@ class Silent:
         pass
 
     def came(self, offsets: int) -> None:
+        pass
+
+    def lost(self, what: str) -> None:
         pass
 
 
@@ -63,6 +71,15 @@ def batch_rows(client: BlockingClient, source: Topic, given: int | None = None) 
     return max(1000, min(BATCH_ROWS, BATCH_BYTES // max(1, record_bytes(client, source) or _RECORD_BYTES)))
 
 
+def batch_seen(client: BlockingClient, job: str) -> Seen | None:
+    """The last batch of a job that is in its target."""
+    return _seen(Sinks(client).last_committed(job))
+
+
+def _seen(found: BatchSeen | None) -> Seen | None:
+    return None if found is None or found.batch < 0 else Seen(found.epoch, found.batch)
+
+
 class Place:
     """Where a job's notes and its batches are kept."""
 
@@ -74,8 +91,7 @@ class Place:
 
     def seen(self) -> Seen | None:
         """The last batch that is in the target."""
-        found = self._sinks.last_committed(self.job)
-        return None if found is None or found.batch < 0 else Seen(found.epoch, found.batch)
+        return _seen(self._sinks.last_committed(self.job))
 
     def next_epoch(self) -> int:
         """For a job that is to begin anew, whatever it has done before."""
