@@ -6,7 +6,7 @@ schema says is bad, and with it its whole record. Dates and times are ISO 8601, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,10 @@ import pyarrow.json
 from levada.spark.formats.ddl import WrongSchema, ddl_of, struct_of
 from levada.spark.formats.plain import String
 from levada.spark.formats.reading import Read, salvaged
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+#: If more than one in so many rows is not plain, all are read the other way: putting the two together would cost more.
+_ASIDE: Final = 8
 
 
 class Json:
@@ -29,11 +33,29 @@ class Json:
         self._parsed = _dateless(self.type)
 
     def read(self, values: pa.Array, *, first_only: bool = False) -> Read:
-        from levada.spark.formats.objects import lines_of
+        from levada.spark.formats.flat import is_flat, read_flat
 
         bad = String().read(values).bad
-        empty: np.ndarray[Any, np.dtype[np.bool_]] = values.is_null().to_numpy(zero_copy_only=False).copy()
+        empty: Flags = values.is_null().to_numpy(zero_copy_only=False).copy()
         empty[list(bad)] = True
+        if not is_flat(self.type):
+            return self._lines(values, empty, bad, first_only)
+        flat = read_flat(values, self.type, empty)
+        if flat.left > len(values) // _ASIDE:
+            return self._lines(values, empty, bad, first_only)
+        if not flat.left:
+            return Read(flat.values, bad)
+        rows = np.flatnonzero(flat.aside)
+        others = self._lines(values.take(pa.array(rows)), np.zeros(len(rows), np.bool_), {}, first_only)
+        places = np.arange(len(values))
+        places[rows] = len(values) + np.arange(len(rows))
+        bad |= {int(rows[row]): why for row, why in others.bad.items()}
+        return Read(pa.concat_arrays([flat.values, others.values]).take(pa.array(places)), dict(sorted(bad.items())))
+
+    def _lines(self, values: pa.Array, empty: Flags, bad: dict[int, str], first_only: bool) -> Read:
+        """All of them by the parser that knows all of JSON. Those `empty` are null, or `bad` for the reason given."""
+        from levada.spark.formats.objects import lines_of
+
         lines, ends, wrong = lines_of(values, empty)
         bad |= wrong
         empty[list(wrong)] = True
@@ -44,7 +66,7 @@ class Json:
         read = salvaged(parse, len(values), self.type, first_only=first_only)
         return Read(read.values, dict(sorted((bad | read.bad).items())))
 
-    def _parse(self, lines: memoryview, empty: np.ndarray[Any, np.dtype[np.bool_]]) -> pa.Array:
+    def _parse(self, lines: memoryview, empty: Flags) -> pa.Array:
         """The lines as structs, null where they are empty. ArrowInvalid, ValueError."""
         table = pyarrow.json.read_json(
             pa.BufferReader(lines),

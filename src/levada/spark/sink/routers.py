@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import int32, int64, uint32, uint64
+from numba import int32, int64, uint32, uint64, void
 
 from levada.routing import ROUTERS
 from levada.spark.compiling import BYTES, compiled
@@ -26,6 +26,7 @@ WIDTH: Final = 5
 #: In the column of chosen partitions: none is.
 NOT_CHOSEN: Final = -(2**31)
 
+Ints = np.ndarray[Any, np.dtype[np.int64]]
 Table = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -89,18 +90,22 @@ def route(data, at, size, topics, chosen, table, slots):  # type: ignore[no-unty
     return int64(-1)
 
 
-@compiled(int64[::1](int64[::1], int64[::1]))
-def grouped(slots, starts):  # type: ignore[no-untyped-def]
-    """The rows by slot, in their order within each. Those of slot s are result[starts[s] : starts[s + 1]]; `starts` is filled."""
+@compiled(void(int64[::1], int64[::1], int64[::1], int64[::1]))
+def _group(slots, starts, following, order):  # type: ignore[no-untyped-def]
     starts[:] = 0
     for row in range(len(slots)):
         starts[slots[row] + 1] += 1
     for slot in range(1, len(starts)):
         starts[slot] += starts[slot - 1]
-    following = starts.copy()
-    order = np.empty(len(slots), np.int64)
+        following[slot - 1] = starts[slot - 1]
     for row in range(len(slots)):
         slot = slots[row]
         order[following[slot]] = row
         following[slot] += 1
+
+
+def grouped(slots: Ints, starts: Ints) -> Ints:
+    """The rows by slot, in their order within each. Those of slot s are result[starts[s] : starts[s + 1]]; `starts` is filled."""
+    order: Ints = np.empty(len(slots), np.int64)
+    _group(slots, starts, np.empty(len(starts) - 1, np.int64), order)
     return order
