@@ -185,7 +185,7 @@ async def test_a_repeat_is_not_answered_before_its_first_copy_is_durable(tmp_pat
     async with world(tmp_path, disk=disk) as w:
         await w.create(partitions=2)
         await w.publish(b"warm")
-        disk.held = "t-0"
+        disk.held = "/t-0/"
         first = asyncio.ensure_future(w.publish(b"a"))
         await asyncio.sleep(0)
         other = asyncio.ensure_future(w.publish(b"a", b"b", at=At("t", 1)))
