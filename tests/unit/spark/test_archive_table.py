@@ -12,10 +12,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from levada.spark.archive import vacancy
 from levada.spark.archive.compaction import Merge, Sizes, check_rows, merged, planned, runs
+from levada.spark.archive.files import Archived
 from levada.spark.archive.history import Tables, pieces
 from levada.spark.archive.layout import STORED, TYPED, Written, is_ours, stats
 from levada.spark.archive.place import ArchiveError, NotShared
-from levada.spark.archive.table import Archived, ArchiveTable, Overtaken, Whose, WrongTable, merge
+from levada.spark.archive.table import ArchiveTable, Overtaken, Whose, WrongTable, merge
 from levada.spark.archive.vacancy import Occupied
 from levada.spark.archive.wanted import Typed
 from levada.spark.archive.writing import write_files

@@ -6,9 +6,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from levada.spark.runner.actions import Action, Load, Start, Stop
 from levada.spark.runner.backoff import HEALTHY_S, LONGEST_S, delay_s
-from levada.spark.runner.plan import Action, Load, Plan, Start, Status, Stop
+from levada.spark.runner.plan import Plan
 from levada.spark.runner.records import State, Wanted
+from levada.spark.runner.status import Status
 
 
 class World:

@@ -15,8 +15,8 @@ import pytest
 from levada.errors import Unreachable
 from levada.spark.pipelines.places import Places
 from levada.spark.runner import keeper as keepers
+from levada.spark.runner.actions import Action, Load, Start
 from levada.spark.runner.keeper import Event, Failed, Keeper, Loaded, NotLoaded, Started
-from levada.spark.runner.plan import Action, Load, Start
 from levada.spark.runner.records import Actual, RunnerSeen
 from levada.spark.runner.runnable import Described, Runnable
 from levada.spark.runner.runner import Runner

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -20,6 +19,7 @@ from levada.spark.archive.layout import Written
 from levada.spark.archive.logs import before, epochs_of, held
 from levada.spark.archive.place import filesystem, missing
 from levada.spark.archive.planning import Held, Limits, Plan, TailCut, check_tail, in_doubt, plan
+from levada.spark.archive.progress import Progress
 from levada.spark.archive.table import ArchiveTable, Overtaken, Whose
 from levada.spark.archive.wanted import Archive
 from levada.spark.archive.writing import Done, Job, archive
@@ -35,26 +35,6 @@ _log = structlog.get_logger("levada.archive")
 
 #: So often the group is told again how far partitions are: retention waits for what it says, and anybody may have moved it.
 _TELL_AGAIN_S: Final = 60.0
-
-
-@dataclass
-class Progress:
-    """What an archiver has done since it started, and what is left."""
-
-    rows: int = 0
-    bytes: int = 0
-    files: int = 0
-    commits: int = 0
-    #: Offsets that are not archived yet.
-    lag: int = 0
-    last_rows: int = 0
-    last_s: float = 0.0
-    lost: list[Range] = field(default_factory=list)
-
-    @property
-    def rows_s(self) -> float:
-        """Of the last commit."""
-        return self.last_rows / self.last_s if self.last_s else 0.0
 
 
 class Archiver:

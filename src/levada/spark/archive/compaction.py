@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from levada.spark.archive.files import Archived
 from levada.spark.archive.layout import Written, file_schema
 from levada.spark.archive.place import filesystem, missing
-from levada.spark.archive.table import Archived, ArchiveTable, Overtaken
+from levada.spark.archive.table import ArchiveTable, Overtaken
 from levada.spark.archive.wanted import Typed
 from levada.spark.archive.writing import FILE_BYTES, GROUP_ROWS, write_files
 

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from levada.spark.archive.files import Archived
 from levada.spark.archive.layout import COLUMNS, is_ours
 from levada.spark.archive.place import filesystem, missing
-from levada.spark.archive.table import Archived, ArchiveTable, Whose
+from levada.spark.archive.table import ArchiveTable, Whose
 from levada.spark.columns import ROWS_MAX, schema_of
 from levada.spark.columns.decoding import Constants
 from levada.spark.fetch import Range

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
@@ -17,6 +17,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
+from levada.spark.archive.files import Archived, files_of
 from levada.spark.archive.layout import (
     EPOCHS,
     LOST,
@@ -49,18 +50,6 @@ class Whose(NamedTuple):
 
     topic: str
     topic_id: str
-
-
-class Archived(NamedTuple):
-    """A file of the table. Offsets are inclusive."""
-
-    path: str
-    size: int
-    partition: int
-    first: int
-    last: int
-    rows: int
-    newest_us: int | None = None
 
 
 class ArchiveTable:
@@ -136,7 +125,7 @@ class ArchiveTable:
         """By partition, in the order of their offsets."""
         if self._files is None or self._files[0] != self.version:
             by_partition: dict[int, list[Archived]] = {}
-            for file in sorted(_files(self._table), key=lambda one: (one.partition, one.first)):
+            for file in sorted(files_of(self._table), key=lambda one: (one.partition, one.first)):
                 by_partition.setdefault(file.partition, []).append(file)
             self._files = (self.version, by_partition)
         return self._files[1]
@@ -238,20 +227,6 @@ class ArchiveTable:
                 files.delete_file(path)
                 removed.append(path)
         return removed
-
-
-def _files(table: DeltaTable) -> Iterator[Archived]:
-    actions = pa.table(table.get_add_actions(flatten=True))
-    newest = (
-        actions.column("max.timestamp").cast(pa.int64()).to_pylist()
-        if "max.timestamp" in actions.column_names
-        else None
-    )
-    columns = ("path", "size_bytes", "partition.partition", "min.offset", "max.offset", "num_records")
-    rows = zip(*(actions.column(name).to_pylist() for name in columns), strict=True)
-    for number, row in enumerate(rows):
-        path, size, partition, first, last, count = row
-        yield Archived(path, size, partition, first, last, count, None if newest is None else newest[number])
 
 
 def merge(ranges: Sequence[tuple[int, int]]) -> list[list[int]]:

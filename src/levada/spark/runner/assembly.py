@@ -11,8 +11,9 @@ from pathlib import Path
 from levada.spark.pipelines.places import Places
 from levada.spark.runner.board import now_ms
 from levada.spark.runner.keeper import Keeper, shared_by_many
+from levada.spark.runner.news import Teller
 from levada.spark.runner.records import RunnerSeen
-from levada.spark.runner.runner import Runner, Teller
+from levada.spark.runner.runner import Runner
 from levada.spark.runner.shelf import Directory, Lookout, Managed, Versioned
 from levada.spark.session import session
 from levada.wire.blocking import BlockingClient

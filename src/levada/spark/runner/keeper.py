@@ -17,7 +17,7 @@ from levada.errors import LevadaError
 from levada.spark.pipelines.failures import cause
 from levada.spark.pipelines.places import Places
 from levada.spark.pipelines.progress import Progress
-from levada.spark.runner.plan import Action, Load, Start, Stop
+from levada.spark.runner.actions import Action, Load, Start, Stop
 from levada.spark.runner.runnable import Described, Query, Runnable
 from levada.spark.runner.shelf import Shelf
 

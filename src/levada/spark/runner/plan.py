@@ -16,67 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
+from levada.spark.runner.actions import Action, Load, Start, Stop
 from levada.spark.runner.backoff import HEALTHY_S, delay_s
 from levada.spark.runner.records import State, Wanted
+from levada.spark.runner.status import Status, Trouble, worse
 
 #: As wanted where nobody has said anything.
 AS_DECLARED: Final = Wanted()
-
-
-class Load(NamedTuple):
-    """Read what the unit declares."""
-
-    unit: str
-    version: str
-
-
-class Start(NamedTuple):
-    """Run the pipeline as this version of the unit declares it."""
-
-    name: str
-    unit: str
-    version: str
-    epoch: int
-
-
-class Stop(NamedTuple):
-    """End it after the batch it is in."""
-
-    name: str
-
-
-Action = Load | Start | Stop
-
-
-class Trouble(NamedTuple):
-    """Why something failed, and when it is tried again."""
-
-    cause: str
-    detail: str
-    times: int
-    next_at: float
-
-
-class Status(NamedTuple):
-    """How a pipeline is. `since` is when it came to be so."""
-
-    name: str
-    state: State
-    since: float
-    unit: str
-    version: str
-    epoch: int
-    trouble: Trouble | None = None
-    note: str = ""
-    #: The last start that was asked for and that this takes account of.
-    asked: int = 0
-
-    @property
-    def next_at(self) -> float | None:
-        """When it is tried again, where it waits for that."""
-        return self.trouble.next_at if self.trouble and self.state is State.FAILED else None
 
 
 class _Phase(Enum):
@@ -218,7 +166,7 @@ class Plan:
         """The unit cannot be read. What it declared before still holds."""
         found = self._loading(unit, version)
         if found is not None and found.seen == version:
-            found.trouble = _worse(found.trouble, now, cause, detail)
+            found.trouble = worse(found.trouble, now, cause, detail)
 
     def _loading(self, unit: str, version: str) -> _Unit | None:
         """The unit whose loading has ended; None where this is the late answer of one that was gone meanwhile."""
@@ -238,7 +186,7 @@ class Plan:
         kept = self._pipelines[name]
         if kept.phase is not _Phase.STOPPING:
             recovered = kept.phase is _Phase.RUNNING and now - kept.began >= HEALTHY_S
-            kept.trouble = _worse(None if recovered else kept.trouble, now, cause, detail)
+            kept.trouble = worse(None if recovered else kept.trouble, now, cause, detail)
         kept.phase = _Phase.IDLE
 
     def ended(self, name: str, wanted: Mapping[str, Wanted]) -> None:
@@ -304,8 +252,3 @@ class Plan:
         if kept.others:
             notes.append(f"also declared in {', '.join(kept.others)}, which is passed over")
         return "; ".join(notes)
-
-
-def _worse(before: Trouble | None, now: float, cause: str, detail: str) -> Trouble:
-    times = (before.times if before else 0) + 1
-    return Trouble(cause, detail, times, now + delay_s(times))

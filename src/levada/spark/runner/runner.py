@@ -12,16 +12,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from levada.errors import LevadaError
 from levada.spark.runner.board import Board, now_ms
 from levada.spark.runner.keeper import Ended, Event, Failed, Keeper, Loaded, Lost, NotLoaded, SparkLost, Started
-from levada.spark.runner.plan import Plan, Status
+from levada.spark.runner.news import Teller, is_news, is_same
+from levada.spark.runner.plan import Plan
 from levada.spark.runner.records import ACTUAL, ATTENDED, Actual, RunnerSeen, State, encoded
 from levada.spark.runner.runnable import Described
 from levada.spark.runner.seat import Replaced, Seat
 from levada.spark.runner.shelf import Lookout, Shelf
+from levada.spark.runner.status import Status
 
 if TYPE_CHECKING:
     from levada.wire.blocking import BlockingClient
@@ -29,22 +31,6 @@ if TYPE_CHECKING:
 #: A runner shows that it is there, and how far its pipelines came, so often.
 SIGN_EVERY_S: Final = 3.0
 _TURN_S: Final = 0.25
-
-
-class Teller(Protocol):
-    """Whoever shows a person, or a machine, what happens."""
-
-    def said(self, text: str) -> None:
-        """Something about the runner itself."""
-        ...
-
-    def changed(self, name: str, before: Actual | None, after: Actual | None) -> None:
-        """A pipeline came to be in another state; None where there was, or is, none."""
-        ...
-
-    def turned(self, pipelines: Mapping[str, Actual]) -> None:
-        """All there are, after each look."""
-        ...
 
 
 class Runner:
@@ -180,7 +166,7 @@ class Runner:
     def _tell(self, actual: dict[str, Actual]) -> None:
         for name in sorted(self._actual.keys() | actual.keys()):
             before, after = self._actual.get(name), actual.get(name)
-            if _is_news(before, after):
+            if is_news(before, after):
                 self._teller.changed(name, before, after)
         self._actual = actual
         self._teller.turned(actual)
@@ -191,7 +177,7 @@ class Runner:
         due: list[tuple[bytes, bytes | None]] = []
         for name, after in self._actual.items():
             before = self._written.get(name)
-            if before is None or not _is_same(before, after, with_progress=with_progress):
+            if before is None or not is_same(before, after, with_progress=with_progress):
                 due.append((_key(name), encoded(replace(after, updated_ms=now_ms()))))
         if self._plan.is_settled:
             due += [(_key(name), None) for name in self._written.keys() - self._actual.keys()]
@@ -266,18 +252,3 @@ class Runner:
 
 def _key(name: str) -> bytes:
     return f"{ACTUAL}{name}".encode()
-
-
-def _is_news(before: Actual | None, after: Actual | None) -> bool:
-    """Whether a person should hear of it. That a version is known now, which was not looked at before, is none."""
-    if before is None or after is None:
-        return before is not after
-    if before.version and before.version != after.version:
-        return True
-    told = ("state", "cause", "failures", "note", "epoch")
-    return any(getattr(before, name) != getattr(after, name) for name in told)
-
-
-def _is_same(before: Actual, after: Actual, *, with_progress: bool) -> bool:
-    alike = replace(before, updated_ms=0)
-    return alike == after or (not with_progress and replace(alike, progress=after.progress) == after)
