@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from levada.errors import InvalidConfig, nearest
+from levada.schemas import check_avro, parsed_ddl
 
 KiB: Final = 1024
 MiB: Final = 1024 * KiB
@@ -25,6 +26,8 @@ HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+_FORMAT: Final = "levada.archive.format"
+_SCHEMA: Final = "levada.archive.schema"
 #: Longest `levada.archive`.
 PLACE_LENGTH_MAX: Final = 2048
 
@@ -505,9 +508,33 @@ def _check_archive(settings: Mapping[str, str]) -> None:
             f"cleanup.policy={settings['cleanup.policy']!r} and levada.archive do not go together: an archive holds every "
             "record, and compaction removes some before it could; cleanup.policy must be delete"
         )
-    kind = settings.get("levada.archive.format", "raw")
-    if kind != "raw" and not settings.get("levada.archive.schema"):
-        raise InvalidConfig(f"levada.archive.format={kind!r}: levada.archive.schema must say the fields")
+    kind = settings.get(_FORMAT, "raw")
+    if kind != "raw" and not settings.get(_SCHEMA):
+        raise InvalidConfig(f"{_FORMAT}={kind!r}: {_SCHEMA} must say the fields")
+
+
+def check_change(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """InvalidConfig for what may not be set on a topic any more, while those that have it are served."""
+    if any(before.get(name) != after.get(name) for name in (_FORMAT, _SCHEMA)):
+        _check_schema(after.get(_FORMAT, "raw"), after.get(_SCHEMA, ""))
+
+
+def _check_schema(kind: str, schema: str) -> None:
+    """What reads the values is elsewhere and runs later: what can be told of a schema without it is told here."""
+    if kind == "raw":
+        if schema:
+            raise InvalidConfig(
+                f"{_SCHEMA}={schema!r}: {_FORMAT} is raw, which has none; set it to json or avro, in the same call"
+            )
+        return
+    try:
+        if kind == "json":
+            parsed_ddl(schema)
+        else:
+            check_avro(schema)
+    except ValueError as why:
+        example = "DDL such as id BIGINT, tags ARRAY<STRING>" if kind == "json" else "an Avro schema in JSON"
+        raise InvalidConfig(f"{_SCHEMA}={schema!r}: {_FORMAT}={kind} needs {example}: {why}") from None
 
 
 def topic_config(overrides: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> TopicConfig:

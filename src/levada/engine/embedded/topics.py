@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from uuid import uuid4
 
-from levada.config import TopicConfig, topic_config
+from levada.config import TopicConfig, check_change, topic_config
 from levada.engine.embedded import registry as records
 from levada.engine.embedded.journal import Journal
 from levada.engine.embedded.partitions import Partitions
@@ -73,6 +73,7 @@ class Topics:
         check_name(spec.name)
         check_partitions(spec.name, spec.partitions)
         self._configs.of(spec.settings)
+        check_change({}, spec.settings)
         async with self._change(spec.name):
             if self._registry.get(spec.name) is not None:
                 raise TopicExists(f"topic {spec.name} already exists")
@@ -117,6 +118,7 @@ class Topics:
             if not fixed.items() <= changed.settings.items():
                 raise PolicyViolation(f"topic {name} is kept by the broker; {', '.join(fixed)} is fixed")
             config = self._configs.of(changed.settings)
+            check_change(info.settings, changed.settings)
             if changed.settings != info.settings:
                 await self._put(changed, self._registry.created_ms(name))
                 for partition in self._partitions.of_topic(changed):

@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from levada.broker.topics import check_creatable
-from levada.config import topic_config
+from levada.config import check_change, topic_config
 from levada.engine.names import PARTITIONS_MAX
 from levada.engine.port import TopicSpec
 from levada.errors import (
@@ -64,6 +64,7 @@ async def _create(topic: Any, call: Call, *, validate_only: bool) -> Mapping[str
         raise TopicExists(f"topic {topic.name!r} already exists")
     spec = TopicSpec(name=topic.name, partitions=_partitions(topic, call), settings=_settings(topic))
     topic_config(spec.settings)
+    check_change({}, spec.settings)
     topic_id = UUID(int=0) if validate_only else (await engine.create(spec)).id
     return {
         "name": topic.name,

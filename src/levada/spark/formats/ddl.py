@@ -1,19 +1,17 @@
 """Spark's DDL ⇄ Arrow types, without a JVM: an executor has none, and neither has the process that plans a read.
 
-    id BIGINT, name STRING NOT NULL COMMENT 'as written', tags ARRAY<STRING>, at STRUCT<x: DOUBLE, y: DOUBLE>
-
-Every field may be null, whatever is said: what is read was written by others.
+Every field may be null, whatever is said: what is read was written by others. What may stand there is in `levada.schemas`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
 
 from levada.errors import LevadaError
+from levada.schemas import Type, parsed_ddl
 
 
 class WrongSchema(LevadaError, ValueError):
@@ -36,151 +34,31 @@ _PLAIN: Final[Mapping[str, pa.DataType]] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _NAMES: Final = {kind: name for name, kind in _PLAIN.items()}
-_SYNONYMS: Final = {
-    "byte": "tinyint",
-    "short": "smallint",
-    "integer": "int",
-    "long": "bigint",
-    "real": "float",
-    "timestamp_ltz": "timestamp",
-    "dec": "decimal",
-    "numeric": "decimal",
-}
-_TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(\w+)|([<>(),:]))")
 
 
 def struct_of(ddl: str) -> pa.StructType:
     """The type of a row: `a INT, b STRING` or `STRUCT<a: INT, b: STRING>`. WrongSchema."""
-    parser = _Parser(ddl)
-    if parser.tokens[:2] == [("word", "struct"), ("sign", "<")]:
-        kind = parser.type()
-    else:
-        kind = pa.struct(parser.fields(""))
-    parser.expect("")
-    return kind
+    try:
+        return _arrow(parsed_ddl(ddl))
+    except ValueError as why:
+        raise WrongSchema(
+            f"the schema {ddl!r} cannot be read: {why}; an example is: id BIGINT, tags ARRAY<STRING>"
+        ) from None
 
 
-class _Parser:
-    """A descent through the tokens: (kind, text), of which words are in lower case but for names in backticks."""
-
-    def __init__(self, ddl: str) -> None:
-        self.ddl = ddl
-        self.tokens: list[tuple[str, str]] = []
-        self.raw: list[str] = []
-        self.at = 0
-        place, end = 0, len(ddl.rstrip())
-        while place < end:
-            found = _TOKEN.match(ddl, place)
-            if found is None:
-                raise self.wrong(f"at character {place + 1}, {ddl[place]!r} is not expected")
-            quoted, text, word, sign = found.groups()
-            self.raw.append(quoted.replace("``", "`") if quoted else word or text or sign)
-            self.tokens.append(
-                ("name", quoted)
-                if quoted
-                else ("text", text)
-                if text
-                else ("word", word.lower())
-                if word
-                else ("sign", sign)
-            )
-            place = found.end()
-
-    def wrong(self, why: str) -> WrongSchema:
-        return WrongSchema(
-            f"the schema {self.ddl!r} cannot be read: {why}; an example is: id BIGINT, tags ARRAY<STRING>"
-        )
-
-    def peek(self) -> str:
-        """The sign or word that comes next; empty at the end."""
-        kind, text = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
-        return "" if kind in ("name", "text") else text
-
-    def expect(self, sign: str) -> None:
-        """This comes next, or it is wrong; empty for the end."""
-        if self.peek() != sign or (not sign and self.at < len(self.tokens)):
-            found = self.raw[self.at] if self.at < len(self.tokens) else "the end"
-            raise self.wrong(f"{sign or 'the end'} is expected where {found} is")
-        self.at += 1
-
-    def name(self) -> str:
-        if self.at >= len(self.tokens) or self.tokens[self.at][0] not in ("name", "word"):
-            found = self.raw[self.at] if self.at < len(self.tokens) else "the end"
-            raise self.wrong(f"a name is expected where {found} is")
-        self.at += 1
-        return self.raw[self.at - 1]
-
-    def fields(self, closing: str) -> list[pa.Field]:
-        """Fields up to this sign."""
-        found: dict[str, pa.Field] = {}
-        while True:
-            name = self.name()
-            if name in found:
-                raise self.wrong(f"there are two fields {name}")
-            if self.peek() == ":":
-                self.at += 1
-            found[name] = pa.field(name, self.type())
-            self._skip_remarks()
-            if self.peek() != ",":
-                break
-            self.at += 1
-        if closing:
-            self.expect(closing)
-        return list(found.values())
-
-    def _skip_remarks(self) -> None:
-        if self.peek() == "not":
-            self.at += 1
-            self.expect("null")
-        if self.peek() == "comment":
-            self.at += 1
-            if self.at >= len(self.tokens) or self.tokens[self.at][0] != "text":
-                raise self.wrong("after COMMENT a text in quotes is expected")
-            self.at += 1
-
-    def type(self) -> pa.DataType:
-        word = self.name()
-        kind = _SYNONYMS.get(word.lower(), word.lower())
-        if kind in _PLAIN:
-            return _PLAIN[kind]
-        match kind:
-            case "decimal":
-                return self._decimal()
-            case "array":
-                self.expect("<")
-                element = self.type()
-                self.expect(">")
-                return pa.list_(pa.field("element", element))
-            case "map":
-                self.expect("<")
-                key = self.type()
-                self.expect(",")
-                value = self.type()
-                self.expect(">")
-                return pa.map_(key, value)
-            case "struct":
-                self.expect("<")
-                return pa.struct(self.fields(">"))
-        raise self.wrong(f"there is no type {word}; {', '.join(_PLAIN)}, decimal(p, s), array, map and struct are")
-
-    def _decimal(self) -> pa.DataType:
-        digits, scale = 10, 0
-        if self.peek() == "(":
-            self.at += 1
-            digits = self._number()
-            if self.peek() == ",":
-                self.at += 1
-                scale = self._number()
-            self.expect(")")
-        if not 1 <= digits <= 38 or scale > digits:
-            raise self.wrong(f"decimal({digits}, {scale}) does not exist: 1 to 38 digits, and no more behind the point")
-        return pa.decimal128(digits, scale)
-
-    def _number(self) -> int:
-        word = self.name()
-        if not word.isdecimal():
-            raise self.wrong(f"a number is expected where {word} is")
-        return int(word)
+def _arrow(kind: Type) -> pa.DataType:
+    match kind.name:
+        case "decimal":
+            return pa.decimal128(kind.digits, kind.scale)
+        case "array":
+            [(name, element)] = kind.parts
+            return pa.list_(pa.field(name, _arrow(element)))
+        case "map":
+            (_, key), (_, value) = kind.parts
+            return pa.map_(_arrow(key), _arrow(value))
+        case "struct":
+            return pa.struct([pa.field(name, _arrow(part)) for name, part in kind.parts])
+    return _PLAIN[kind.name]
 
 
 def ddl_of(kind: pa.DataType) -> str:
