@@ -21,6 +21,7 @@ _VERDICTS = {
     "ok": "[bold green]as it should be[/bold green]",
     "look": "[bold yellow]worth a look[/bold yellow]",
     "wrong": "[bold red]not as it should be[/bold red]",
+    "skipped": "[bold]nothing could be checked[/bold]",
 }
 
 
@@ -133,7 +134,8 @@ def audited(figures: Figures, found: list[Finding], verdict: str, report: str | 
     )
     grid = Table.grid(padding=(0, 2))
     for one in found:
-        text = escape(one.text) + (f"\n[dim]{escape(one.advice)}[/dim]" if one.advice else "")
+        made = "not checked: " if one.severity == "skipped" else ""
+        text = made + escape(one.text) + (f"\n[dim]{escape(one.advice)}[/dim]" if one.advice else "")
         grid.add_row(_MARKS[one.severity], f"[dim]{one.check}[/dim]", text)
     console.print(grid, highlight=False)
     if report is not None:
@@ -169,7 +171,11 @@ def as_json(figures: Figures, found: list[Finding], verdict: str, report: str | 
             "misplaced": keys.misplaced,
             "misplaced_records": keys.misplaced_records,
         },
-        "duplicates": {"by": duplicates.by, "told": duplicates.told, "repeats": duplicates.repeats},
+        "duplicates": {
+            "by": duplicates.by,
+            "told": duplicates.told,
+            "repeats": duplicates.repeats if duplicates.told else None,
+        },
         "report": report,
     }
 

@@ -194,7 +194,7 @@ def test_what_is_in_neither_the_archive_nor_the_log_is_wrong() -> None:
     told = [one for one in findings(make_figures(partitions=[some_gone, second], holes=holes)) if one.check == "gaps"]
     assert [(one.severity, one.text) for one in told[2:]] == [
         ("wrong", "1,000 offsets are in neither the archive nor the log; the first: offsets 5 to 999 of partition 0"),
-        ("ok", "1 offsets have no record in the archive, which does not say why"),
+        ("skipped", "1 offset has no record in the archive, which does not say why"),
     ]
     assert "levada.archive" in told[2].advice
 
@@ -280,7 +280,7 @@ def test_a_page_of_an_empty_topic() -> None:
         duplicates=Duplicates("payload"),
         timeline=(),
     )
-    assert "as it should be" in page(figures, findings(figures))
+    assert "nothing could be checked" in page(figures, findings(figures))
 
 
 def test_plots_stay_within_their_frame() -> None:

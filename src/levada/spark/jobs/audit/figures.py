@@ -41,6 +41,11 @@ class Partition(NamedTuple):
     holes: Mapping[str, int] = {}
 
     @property
+    def deleted(self) -> int:
+        """Offsets before the first that there is, in the log or the archive; fewer than `start` where the audit began later."""
+        return min(self.start, self.log_start)
+
+    @property
     def missing_in_archive(self) -> int:
         """Offsets of which the archive does not say why it has no record."""
         covered = max(0, min(self.log_start, self.end) - self.start)

@@ -1,4 +1,4 @@
-"""Figures → what is right, what to look at, and what is wrong. No Spark, no broker."""
+"""Figures → what is right, what to look at, what is wrong, and what could not be told. No Spark, no broker."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from levada.spark.jobs.audit.figures import (
     Key,
 )
 
-Severity = Literal["ok", "look", "wrong"]
+#: `skipped`: the check could not be made; nothing is said of what it looks for.
+Severity = Literal["ok", "look", "wrong", "skipped"]
 
 #: A partition with more than this many times its share is worth a look, and so is a key with this share of a topic's records …
 SKEW: Final = 2.0
 HOT_KEY: Final = 0.2
 #: … in a topic of at least so many.
 _FEW: Final = 1000
+_TELL: Final = "--by says what else they are told by: payload, key, header:NAME, or a path into JSON such as $.order.id"
 
 
 class Finding(NamedTuple):
@@ -44,19 +46,23 @@ def findings(figures: Figures) -> list[Finding]:
         _key_order(figures),
         _routing(figures),
         _balance(figures),
-        Finding("checksum", "ok", "every batch has the checksum it was written with"),
+        _checksum(figures),
     ]
 
 
 def verdict(found: list[Finding]) -> Severity:
-    """The worst of them."""
+    """The worst of them; `skipped` where none could be made."""
     severities = {one.severity for one in found}
-    return "wrong" if "wrong" in severities else "look" if "look" in severities else "ok"
+    order: tuple[Severity, ...] = ("wrong", "look", "ok")
+    return next((one for one in order if one in severities), "skipped")
 
 
 def _gaps(figures: Figures) -> Iterator[Finding]:
+    if all(one.start == one.end for one in figures.partitions):
+        yield Finding("gaps", "skipped", "there are no offsets to look at")
+        return
     ends = sum(one.end for one in figures.partitions)
-    retained = sum(one.start for one in figures.partitions)
+    retained = sum(one.deleted for one in figures.partitions)
     if retained:
         yield Finding("gaps", "ok", f"{retained:,} of {ends:,} offsets were deleted from the beginning: retention")
     for kind, why in ((MARKERS, "ends of transactions"), (ABORTED, "records of aborted transactions")):
@@ -74,7 +80,8 @@ def _gaps(figures: Figures) -> Iterator[Finding]:
             "for a while",
         )
     if archived := sum(one.missing_in_archive for one in figures.partitions):
-        yield Finding("gaps", "ok", f"{archived:,} offsets have no record in the archive, which does not say why")
+        has = "offset has" if archived == 1 else "offsets have"
+        yield Finding("gaps", "skipped", f"{archived:,} {has} no record in the archive, which does not say why")
 
 
 def _removed(figures: Figures, inside: int, between: int) -> Iterator[Finding]:
@@ -119,12 +126,14 @@ def _where(hole: Hole) -> str:
 def _duplicates(figures: Figures) -> Finding:
     found = figures.duplicates
     if not found.told:
-        return Finding("duplicates", "ok", f"no record can be told by {found.by}")
+        return _without(figures, "duplicates", f"no record has a {found.by} that it could be told by", _TELL)
+    unknown = figures.records - found.told
+    others = f"; {unknown:,} without one were not compared" if unknown > 0 else ""
     if not found.repeats:
-        return Finding("duplicates", "ok", f"none of {found.told:,} records repeats the {found.by} of another")
+        return Finding("duplicates", "ok", f"none of {found.told:,} records repeats the {found.by} of another{others}")
     first = found.examples[0] if found.examples else None
     where = f"; {first.records:,} times the one at {first.first[0]}:{first.first[1]}" if first else ""
-    text = f"{found.repeats:,} of {found.told:,} records repeat the {found.by} of an earlier one{where}"
+    text = f"{found.repeats:,} of {found.told:,} records repeat the {found.by} of an earlier one{where}{others}"
     advice = f"levada job dedup {figures.topic} makes a topic without them"
     if found.within_window:
         return Finding(
@@ -133,8 +142,17 @@ def _duplicates(figures: Figures) -> Finding:
     return Finding("duplicates", "look", text, advice)
 
 
+def _without(figures: Figures, check: str, why: str, advice: str = "") -> Finding:
+    """A check that could not be made, since nothing there has what it goes by."""
+    return (
+        Finding(check, "skipped", why, advice) if figures.records else Finding(check, "skipped", "there are no records")
+    )
+
+
 def _key_order(figures: Figures) -> Finding:
     keys = figures.keys
+    if not keys.distinct:
+        return _without(figures, "key order", "no record has a key")
     if not keys.split:
         return Finding("key order", "ok", f"each of {keys.distinct:,} keys lies in one partition")
     example = f"; {_name(keys.split_examples[0])} in several" if keys.split_examples else ""
@@ -148,6 +166,8 @@ def _key_order(figures: Figures) -> Finding:
 
 def _routing(figures: Figures) -> Finding:
     keys = figures.keys
+    if not keys.distinct:
+        return _without(figures, "routing", "no record has a key")
     if not keys.misplaced:
         return Finding("routing", "ok", f"every key is where {figures.router} puts it")
     example = ""
@@ -166,18 +186,31 @@ def _balance(figures: Figures) -> Finding:
     held = [one.records for one in figures.partitions]
     total = sum(held)
     if not total:
-        return Finding("balance", "ok", "there are no records")
+        return Finding("balance", "skipped", "there are no records")
+    if total < _FEW:
+        return Finding("balance", "skipped", f"too few records to tell: {total:,}, and it takes {_FEW:,}")
     largest = max(range(len(held)), key=held.__getitem__)
     times = held[largest] * len(held) / total
     hottest = figures.keys.largest[0] if figures.keys.largest else None
-    if total >= _FEW and hottest is not None and hottest.records > HOT_KEY * total and hottest.records > 1:
+    if hottest is not None and hottest.records > HOT_KEY * total:
         share = hottest.records / total
         return Finding("balance", "look", f"one key, {_name(hottest)}, has {share:.0%} of all records")
-    if total >= _FEW and times > SKEW:
+    if len(held) == 1:
+        return Finding("balance", "skipped", "there is one partition, and no key has a large share of it")
+    if times > SKEW:
         return Finding(
             "balance", "look", f"partition {figures.partitions[largest].partition} has {times:.1f}× its share"
         )
     return Finding("balance", "ok", f"the largest partition has {times:.2f}× its share of {total:,} records")
+
+
+def _checksum(figures: Figures) -> Finding:
+    """A batch that is not as it was written ends the audit; what is archived is kept in rows, not in batches."""
+    in_log = [one for one in figures.partitions if max(one.log_start, one.start) < one.end]
+    if not in_log:
+        return Finding("checksum", "skipped", "there are no batches in the log")
+    others = " (what is archived has none)" if any(one.archived for one in figures.partitions) else ""
+    return Finding("checksum", "ok", f"every batch in the log has the checksum it was written with{others}")
 
 
 def _name(key: Key) -> str:

@@ -22,7 +22,12 @@ from levada.spark.jobs.audit.findings import Finding, verdict
 from levada.spark.jobs.audit.plots import Bar, bars, columns, moment, short, size
 
 _TEMPLATE: Final = "page.html.j2"
-_VERDICTS: Final = {"ok": "as it should be", "look": "worth a look", "wrong": "not as it should be"}
+_VERDICTS: Final = {
+    "ok": "as it should be",
+    "look": "worth a look",
+    "wrong": "not as it should be",
+    "skipped": "nothing could be checked",
+}
 #: Kinds of holes: what a person calls them, and their colour.
 _KINDS: Final = (
     ("retention", "retention", "faint"),
@@ -42,7 +47,9 @@ def page(figures: Figures, found: Sequence[Finding]) -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(size=size, moment=moment, grouped=lambda number: f"{number:,}", shown=_shown)
+    environment.filters.update(
+        size=size, moment=moment, grouped=lambda number: f"{number:,}", shown=_shown, offsets=offsets
+    )
     return environment.get_template(_TEMPLATE).render(
         figures=figures,
         findings=found,
@@ -52,6 +59,13 @@ def page(figures: Figures, found: Sequence[Finding]) -> str:
         legend=[(name, colour) for kind, name, colour in _KINDS if _missing(figures, kind)],
         missing={one.partition: sum(one.holes.values()) for one in figures.partitions},
     )
+
+
+def offsets(partition: Partition) -> str:
+    """What was read of it, both ends included: "0–99"."""
+    if partition.start == partition.end:
+        return "none"
+    return f"{partition.start:,}–{partition.end - 1:,}"
 
 
 def _plots(figures: Figures) -> dict[str, Any]:
@@ -75,13 +89,13 @@ def _balance(figures: Figures) -> str:
 
 
 def _missing(figures: Figures, kind: str) -> int:
-    return sum(one.start for one in figures.partitions) if kind == "retention" else figures.missing(kind)
+    return sum(one.deleted for one in figures.partitions) if kind == "retention" else figures.missing(kind)
 
 
 def _holes(figures: Figures) -> str:
     rows = []
     for one in figures.partitions:
-        counts = {"retention": one.start, **one.holes}
+        counts = {"retention": one.deleted, **one.holes}
         parts = [(counts.get(kind, 0), colour) for kind, _, colour in _KINDS]
         told = ", ".join(f"{counts[kind]:,} {name}" for kind, name, _ in _KINDS if counts.get(kind))
         total = sum(count for count, _ in parts)
