@@ -10,6 +10,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from levada.spark.archive.layout import TOPIC_ID, TOPIC_NAME, table_schema
 from levada.spark.archive.place import ArchiveError, local_path, settle, sync
+from levada.spark.archive.trial import check_exclusive
 from levada.spark.archive.vacancy import Occupied, check_vacant
 from levada.spark.archive.wanted import Typed
 
@@ -33,10 +34,11 @@ def found(place: str) -> DeltaTable | None:
 
 
 def created(place: str, whose: Whose, typed: Typed) -> DeltaTable:
-    """A new table, durably; the one that somebody else has made this moment. Occupied, ArchiveError."""
+    """A new table, durably; the one that somebody else has made this moment. Occupied, NotExclusive, ArchiveError."""
     path = local_path(place)
     try:
         check_vacant(place)
+        check_exclusive(place)
         if path is not None:
             path.mkdir(parents=True, exist_ok=True)
         DeltaTable.create(

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from levada.spark.archive.place import ArchiveError, filesystem, local_path
+from levada.spark.archive.trial import TRIAL
 
 LOG: Final = "_delta_log"
 
@@ -19,8 +20,8 @@ class Occupied(ArchiveError):
 
 
 def check_vacant(place: str) -> None:
-    """Occupied, unless nothing is here but what a table's making may have left. OSError and DeltaError where it cannot be looked at."""
-    there = sorted(name for name in _entries(place) if name != LOG)
+    """Occupied, unless nothing is here but what a table's making or a trial may have left. OSError and DeltaError where it cannot be looked at."""
+    there = sorted(name for name in _entries(place) if name not in (LOG, TRIAL))
     if there:
         raise Occupied(
             f"{place} is not empty and holds no archive: {there[0]} is there"

@@ -52,7 +52,8 @@ class Table:
         return None if table is None else table.transaction_version(self.app_id)
 
     def append(self, frame: DataFrame, batch: int) -> None:
-        """The rows of a batch, once, and durable. All of the frame is evaluated. WrongTable, WrongCheckpoint: nothing has been written."""
+        """The rows of a batch, once, and durable. All of the frame is evaluated. WrongTable, WrongCheckpoint, NotExclusive: nothing has been
+        written."""
         table = self._opened()
         if table is not None and self._has(table, batch):
             # Who has written it may have died before it was durable.
@@ -61,6 +62,10 @@ class Table:
             return
         schema = arrow_schema(frame.schema, self.partition_by)
         self._fitting(table, schema)
+        if table is None:
+            from levada.spark.archive.trial import check_exclusive
+
+            check_exclusive(self.uri)
         make_directory(self.uri, "")
         task = WriteFiles(self.uri, schema, self.partition_by, batch)
         written = [row.asDict() for row in frame.mapInArrow(task, WRITTEN).collect()]
