@@ -43,8 +43,8 @@ SHORT_LIVED = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 class Runners:
     """A directory of pipelines, a home for their checkpoints, and one runner after another."""
 
-    def __init__(self, broker: Broker, home: Path) -> None:
-        self.broker = broker
+    def __init__(self, broker: Broker, home: Path, *, master: str = "local[2]") -> None:
+        self.broker, self.master = broker, master
         self.pipelines, self.home = home / "pipelines", home / "home"
         self.output = home / "runner.txt"
         self.pipelines.mkdir(parents=True)
@@ -63,7 +63,7 @@ class Runners:
 
     def command(self) -> list[str]:
         where = ["--bootstrap", self.broker.bootstrap, "--home", str(self.home), "--pipelines", str(self.pipelines)]
-        return [*COMMAND, "runner", "--json", "--master", "local[2]", *where]
+        return [*COMMAND, "runner", "--json", "--master", self.master, *where]
 
     def start(self) -> None:
         with self.output.open("ab") as output:
