@@ -73,6 +73,7 @@ def exit_code(error: Exception) -> int:
     """What the shell is told."""
     from levada import errors as e
     from levada.cli.session import WrongUsage
+    from levada.cli.spark import Interrupted
     from levada.spark.pipelines.errors import UnknownPipeline
 
     if isinstance(error, WrongUsage):
@@ -83,4 +84,6 @@ def exit_code(error: Exception) -> int:
         return EXIT_NOT_FOUND
     if isinstance(error, e.Overloaded | e.TimedOut | e.ShuttingDown):
         return EXIT_TRY_AGAIN
+    if isinstance(error, Interrupted):
+        return EXIT_INTERRUPTED
     return EXIT_FAILED

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from levada.cli.cluster import size
 from levada.cli.output import print_json, print_table
-from levada.cli.session import AsJson, WrongUsage
+from levada.cli.session import AsJson, WrongUsage, count
 from levada.cli.spark import (
     DEFAULT_MASTER,
     Bootstrap,
@@ -21,9 +21,12 @@ from levada.cli.spark import (
     Verbose,
     bootstrap_of,
     interruptible,
+    interruption_told,
     need_broker,
     need_spark,
 )
+from levada.cli.spark_session import spark_session
+from levada.errors import UnknownTopic, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +43,7 @@ app = typer.Typer(
 )
 
 _LOOK_S: Final = 0.5
+_WHOLE: Final = "interrupted; what is archived is whole: run it again, and it goes on"
 
 Topics = Annotated[
     list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which topics.", show_default="all with levada.archive")
@@ -86,9 +90,9 @@ def run(
     care = Care(limits=Limits(rows_min=min_rows, delay_s_max=max_delay))
     cluster = _cluster(bootstrap, server)
     wanted = _wanted(cluster, topics, to)
-    with _spark(master, verbose=verbose) as spark:
+    with interruption_told(_WHOLE), _spark(master, verbose=verbose) as spark:
         if not once:
-            _keep(spark, cluster, topics, to, care, as_json=as_json)
+            _keep(spark, cluster, topics, wanted if to is not None else None, care, as_json=as_json)
             return
         for one in wanted:
             archiving = Archiving(spark, cluster, one, care)
@@ -97,7 +101,7 @@ def run(
             if as_json:
                 print_json({"topic": one.topic, "place": one.place, **done.as_json()})
             else:
-                print(f"{one.topic}: {done.rows_total:,} records archived to {one.place}")
+                print(f"{one.topic}: {count(done.rows_total, 'record')} archived to {one.place}")
                 for lost in done.lost:
                     print(f"{one.topic}: lost: {lost}", file=sys.stderr)
 
@@ -175,7 +179,11 @@ def compact(
     cluster = _cluster(bootstrap, server)
     wanted = _wanted(cluster, topics, to)
     care = Care(sizes=Sizes(files_min=2), vacuum_hours=vacuum_hours)
-    with _spark(master, verbose=verbose) as spark, closing(cluster.client()) as client:
+    with (
+        interruption_told("interrupted; files are as they were, or put together whole"),
+        _spark(master, verbose=verbose) as spark,
+        closing(cluster.client()) as client,
+    ):
         for one in wanted:
             topic_id = client.topics([one.topic])[one.topic].topic_id
             table = ArchiveTable.open(one.place, Whose(one.topic, str(topic_id)), one.typed)
@@ -184,8 +192,8 @@ def compact(
                 print_json({"topic": one.topic, **done._asdict(), "removed": removed})
             else:
                 print(
-                    f"{one.topic}: {done.files_before} files put together as {done.files_after} ({size(done.bytes)}), "
-                    f"{removed} old files removed"
+                    f"{one.topic}: {count(done.files_before, 'file')} put together as {done.files_after:,} ({size(done.bytes)}), "
+                    f"{count(removed, 'old file')} removed"
                 )
 
 
@@ -200,15 +208,17 @@ def _cluster(bootstrap: str | None, server: str | None) -> Cluster:
 
 
 def _wanted(cluster: Cluster, topics: list[str] | None, to: str | None) -> list[Archive]:
-    """What the command is about. WrongUsage where nothing says where to."""
+    """What the command is about. UnknownTopic; WrongUsage where nothing says where to."""
     from levada.spark.archive.discovery import archives
     from levada.spark.archive.wanted import Archive
 
-    if to is not None:
-        if topics is None or len(topics) != 1:
-            raise WrongUsage("--to is the place of one topic: name it")
-        return [Archive(topics[0], to)]
+    if to is not None and (topics is None or len(topics) != 1):
+        raise WrongUsage("--to is the place of one topic: name it")
     with closing(cluster.client()) as client:
+        if topics:
+            refuse_unknown(topics, client.topics())
+        if to is not None and topics:
+            return [Archive(topics[0], to)]
         found = archives(client, topics or None)
     missing = [name for name in topics or () if name not in {one.topic for one in found}]
     if missing or not found:
@@ -221,22 +231,27 @@ def _wanted(cluster: Cluster, topics: list[str] | None, to: str | None) -> list[
     return found
 
 
-@contextmanager
-def _spark(master: str, *, verbose: bool) -> Iterator[SparkSession]:
-    from levada.spark.session import session
+def refuse_unknown(wanted: Iterable[str], known: Collection[str]) -> None:
+    """UnknownTopic, with the one that may have been meant."""
+    for name in wanted:
+        if name not in known:
+            raise UnknownTopic(f"there is no topic {name!r}{nearest(name, known)}")
 
-    more: dict[str, Any] = {"spark.log.level": "WARN"} if verbose else {}
-    spark = session(master, "levada archive", **more)
-    try:
-        yield spark
-    finally:
-        spark.stop()
+
+def _spark(master: str, *, verbose: bool) -> AbstractContextManager[SparkSession]:
+    return spark_session(master, "levada archive", verbose=verbose)
 
 
 def _keep(
-    spark: SparkSession, cluster: Cluster, topics: list[str] | None, to: str | None, care: Care, *, as_json: bool
+    spark: SparkSession,
+    cluster: Cluster,
+    topics: list[str] | None,
+    given: list[Archive] | None,
+    care: Care,
+    *,
+    as_json: bool,
 ) -> None:
-    """Until Ctrl-C or SIGTERM."""
+    """What is given, or else what the settings of these topics say at any time, until Ctrl-C or SIGTERM."""
     from levada.errors import ClientError
     from levada.spark.archive.keeping import Keeping
     from levada.spark.archive.pipelines import ArchivePipeline, ArchivePipelines
@@ -244,8 +259,8 @@ def _keep(
     everywhere = ArchivePipelines(cluster, care)
 
     def wanted() -> list[ArchivePipeline]:
-        if to is not None:
-            return [ArchivePipeline(cluster, one, care) for one in _wanted(cluster, topics, to)]
+        if given is not None:
+            return [ArchivePipeline(cluster, one, care) for one in given]
         return [one for one in everywhere() if not topics or one.archive.topic in topics]
 
     def failed(name: str, cause: str) -> None:
@@ -262,6 +277,8 @@ def _keep(
             _show(keeping, shown, interrupted, as_json=as_json)
         keeping.stop()
     everywhere.close()
+    if not as_json:
+        print("archiving ended: what is archived is whole", flush=True)
 
 
 def _show(keeping: Any, shown: dict[str, int], interrupted: threading.Event, *, as_json: bool) -> None:
@@ -272,5 +289,5 @@ def _show(keeping: Any, shown: dict[str, int], interrupted: threading.Event, *, 
             if as_json:
                 print_json({"archive": name, **done.as_json()})
             else:
-                print(f"{name}: {done.rows:,} records, {done.rows_s:,.0f}/s, lag {done.lag:,}", flush=True)
+                print(f"{name}: {count(done.rows, 'record')}, {done.rows_s:,.0f}/s, lag {done.lag:,}", flush=True)
     interrupted.wait(_LOOK_S)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from levada.cli import job_told as told
-from levada.cli.job_run import Place, place_said
+from levada.cli.job_run import NOTHING_DONE, Place, need_another, need_identity, place_said
 from levada.cli.output import print_json
 from levada.cli.session import AsJson, WrongUsage
 from levada.cli.spark import DEFAULT_HOME, DEFAULT_MASTER, Bootstrap, Home, Master, SparkServer, Verbose
@@ -83,6 +83,9 @@ def replay(
 
       levada job replay orders orders-copy --keep-partitions --keep-timestamps
     """
+    need_another(source, target, "DEST")
+    if rate is not None and rate <= 0:
+        raise WrongUsage(f"--rate {rate:g}: must be more than 0 records a second")
     from_, to = place_said(start, "--from"), place_said(end, "--to")
     place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     from levada.spark.jobs import replay as job
@@ -138,6 +141,7 @@ def repartition(
 
       levada job repartition orders -p 2 --into orders-small
     """
+    need_another(topic, into, "--into")
     place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     from levada.spark.jobs import repartition as job
 
@@ -176,6 +180,8 @@ def dedup(
 
       levada job dedup orders --into orders-clean --by '$.order.id'
     """
+    need_another(topic, into, "--into")
+    need_identity(by)
     place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     from levada.spark.jobs import dedup as job
 
@@ -214,6 +220,9 @@ def snapshot(
 
       levada job snapshot accounts --at 2026-01-31T00:00:00Z --into accounts-january
     """
+    if (to is None) == (into is None):
+        raise WrongUsage("one of --to PATH and --into TOPIC is needed")
+    need_another(topic, into, "--into")
     moment = place_said(at, "--at")
     place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     from levada.spark.jobs import snapshot as job
@@ -221,7 +230,12 @@ def snapshot(
     if form is not None and form not in job.FORMS:
         raise WrongUsage(f"--format {form!r}: must be {', '.join(job.FORMS)}")
     wanted = job.Snapshot(topic=topic, at=moment, to=to, form=form, into=into)
-    _, done = place.run(f"levada snapshot {topic}", lambda client: job.prepare(client, wanted), job.snapshot)
+    _, done = place.run(
+        f"levada snapshot {topic}",
+        lambda client: job.prepare(client, wanted),
+        job.snapshot,
+        interrupted=NOTHING_DONE,
+    )
     if as_json:
         print_json(told.plain(done, topic=topic, seconds=round(place.seconds, 3)))
     else:
@@ -257,6 +271,7 @@ def audit(
       levada job audit orders --by payload --report orders.html --json
     """
     from_, to = place_said(start, "--from"), place_said(end, "--to")
+    need_identity(by)
     place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     from levada.spark.jobs.audit import audit as job
     from levada.spark.jobs.audit.findings import findings, verdict
@@ -266,6 +281,7 @@ def audit(
         f"levada audit {topic}",
         lambda client: job.prepare(client, wanted),
         lambda spark, _client, connection, ready, shown: job.audit(spark, connection, ready, shown),
+        interrupted=NOTHING_DONE,
     )
     found = findings(figures)
     page = None if no_report else _reported(report or home / "audits" / f"{topic}-{_now()}.html", figures, found)

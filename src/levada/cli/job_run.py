@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from levada.cli.pairs import pairs
 from levada.cli.session import WrongUsage
-from levada.cli.spark import bootstrap_of, need_broker, need_spark
+from levada.cli.spark import bootstrap_of, interruption_told, need_broker, need_spark
+from levada.cli.spark_session import spark_session
 from levada.errors import InvalidRequest, LevadaError
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 D = TypeVar("D")
+#: What is said of a job that was interrupted: one that copies in batches, and one that does not.
+GOES_ON: Final = "interrupted; what is written is whole batches: run it again with the same words, and it goes on"
+NOTHING_DONE: Final = "interrupted; nothing was written"
 
 
 class JobFailed(LevadaError):
@@ -44,12 +47,16 @@ class Place:
         need_spark()
         from levada.spark.java import java
         from levada.spark.jobs.frames import Connection
+        from levada.spark.options.reading import WrongOption
 
         java()
         self.master, self.as_json, self.verbose = master, as_json, verbose
         address = bootstrap_of(bootstrap, server)
         need_broker(address)
-        self.connection = Connection.of(address, pairs(options, "--option"))
+        try:
+            self.connection = Connection.of(address, pairs(options, "--option"))
+        except WrongOption as error:
+            raise WrongUsage(f"--option {error}") from None
         self.began = time.monotonic()
 
     @property
@@ -62,42 +69,20 @@ class Place:
         app: str,
         prepare: Callable[[BlockingClient], R],
         work: Callable[[SparkSession, BlockingClient, Connection, R, Hidden], D],
+        *,
+        interrupted: str = GOES_ON,
     ) -> tuple[R, D]:
         """Look at everything; only then start Spark."""
         from levada.cli.job_view import view
 
         with self.connection.cluster.client() as client:
             ready = prepare(client)
-            from levada.spark.session import session
-
-            with view(as_json=self.as_json) as shown, _explained(self.verbose):
+            with interruption_told(interrupted), view(as_json=self.as_json) as shown:
                 shown.starting(self.master)
-                spark = session(self.master, app, log=None, **({"spark.log.level": "WARN"} if self.verbose else {}))
-                self.began = time.monotonic()
-                try:
+                with spark_session(self.master, app, verbose=self.verbose, failure=JobFailed) as spark:
+                    self.began = time.monotonic()
                     with shown.watching(spark):
                         return ready, work(spark, client, self.connection, ready, shown)
-                finally:
-                    spark.stop()
-
-
-@contextlib.contextmanager
-def _explained(verbose: bool) -> Iterator[None]:
-    """What Spark failed with, in a sentence."""
-    try:
-        yield
-    except LevadaError:
-        raise
-    except Exception as error:
-        if verbose:
-            import traceback
-
-            traceback.print_exc()
-        if not type(error).__module__.startswith(("pyspark", "py4j")):
-            raise
-        from levada.spark.pipelines.failures import cause
-
-        raise JobFailed(cause(error)) from error
 
 
 def place_said(text: str, option: str) -> Where:
@@ -107,3 +92,22 @@ def place_said(text: str, option: str) -> Where:
         return where(text, option)
     except InvalidRequest as error:
         raise WrongUsage(str(error)) from None
+
+
+def need_identity(by: str | None) -> None:
+    """WrongUsage where --by says nothing that a record could be told by."""
+    if by is None:
+        return
+    need_spark()
+    from levada.spark.jobs.first import identity
+
+    try:
+        identity(by)
+    except InvalidRequest as error:
+        raise WrongUsage(str(error)) from None
+
+
+def need_another(source: str, target: str | None, option: str) -> None:
+    """WrongUsage where a job would write to what it reads."""
+    if source == target:
+        raise WrongUsage(f"{option} {target}: it is the source itself; name another topic")

@@ -25,6 +25,7 @@ from levada.cli.spark import (
     Verbose,
     bootstrap_of,
     interruptible,
+    interruption_told,
     need_broker,
     need_spark,
 )
@@ -33,6 +34,7 @@ from levada.errors import nearest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from levada.spark.executors import Executors
     from levada.spark.pipelines.declaration import Pipeline
     from levada.spark.pipelines.places import Places
     from levada.spark.pipelines.starting import Patient
@@ -88,7 +90,9 @@ def run(
         preflight.check(pipeline, places)
         view = stack.enter_context(_view(pipeline, as_json=as_json))
         view.starting(master)
-        _run(spark or _spark(stack, master, home, verbose=verbose), pipeline, places, view, once=once)
+        with interruption_told(f"{pipeline.name} was interrupted before it began"):
+            spark = spark or _spark(stack, master, home, verbose=verbose)
+        _run(spark, pipeline, places, view, once=once)
 
 
 def _spark(stack: ExitStack, master: str, home: Path, *, verbose: bool) -> SparkSession:
@@ -102,11 +106,13 @@ def _spark(stack: ExitStack, master: str, home: Path, *, verbose: bool) -> Spark
 
 
 def _run(spark: SparkSession, pipeline: Pipeline, places: Places, view: View, *, once: bool) -> None:
+    from levada.spark.executors import Executors
     from levada.spark.pipelines.running import Running
     from levada.spark.pipelines.starting import Patient
 
     with interruptible() as interrupted:
-        _watch(Patient(lambda: Running.start(spark, pipeline, places, once=once)), view, interrupted)
+        patient = Patient(lambda: Running.start(spark, pipeline, places, once=once))
+        _watch(patient, Executors(spark, places.master), view, interrupted)
 
 
 def _chosen(pipelines: list[Pipeline], name: str | None, file: Path) -> Pipeline:
@@ -129,13 +135,18 @@ def _view(pipeline: Pipeline, *, as_json: bool) -> View:
     return Lines(pipeline, None)
 
 
-def _watch(patient: Patient, view: View, interrupted: threading.Event) -> None:
+def _watch(patient: Patient, executors: Executors, view: View, interrupted: threading.Event) -> None:
     """Show how it does until it ends, or is told to. What it failed with is raised."""
+    waiting = ""
     while not (interrupted.is_set() or patient.ended()):
         view.show(patient.running.progress())
+        waiting = executors.waiting()
+        view.waiting(waiting)
         interrupted.wait(_LOOK_S)
     running = patient.running
-    if running.active:
+    if running.active and waiting:
+        running.stop(timeout_s=0)  # there is nothing to wait for: no task of its batch has begun
+    elif running.active:
         view.stopping()
         interrupted.clear()
         ending = threading.Thread(target=running.stop, daemon=True)

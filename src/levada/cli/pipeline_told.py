@@ -56,7 +56,7 @@ def duration(seconds: float) -> str:
 
 def why(actual: Actual) -> str:
     """What a person should know of it, in a line."""
-    said = [actual.cause] if actual.cause else []
+    said = [actual.cause if is_told(actual) else f"failed before: {actual.cause}"] if actual.cause else []
     if actual.next_try_ms is not None:
         said.append(f"next try in {duration(max(0, actual.next_try_ms - now_ms()) / 1000)}")
     if lost := actual.progress.get("lost"):
@@ -64,6 +64,13 @@ def why(actual: Actual) -> str:
     if actual.note:
         said.append(actual.note)
     return "; ".join(said)
+
+
+def is_told(actual: Actual) -> bool:
+    """Whether its cause is why it is as it is, and not why it failed before."""
+    from levada.spark.runner.records import State
+
+    return actual.state is State.FAILED
 
 
 def rows(ledger: Ledger) -> list[tuple[Any, ...]]:
@@ -111,7 +118,7 @@ def described(name: str, actual: Actual, ledger: Ledger) -> Iterator[tuple[str, 
         yield "wanted", f"{'running' if wish.run else 'stopped'}, by {wish.by} {ago(wish.at_ms)} ago"
     if actual.cause:
         times = f", {actual.failures} times in a row" if actual.failures > 1 else ""
-        yield "failed", f"{actual.cause}{times}"
+        yield "failed" if is_told(actual) else "failed before", f"{actual.cause}{times}"
     if actual.next_try_ms is not None:
         yield "next try", f"in {duration(max(0, actual.next_try_ms - now_ms()) / 1000)}"
     if actual.note:

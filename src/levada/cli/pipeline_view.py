@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from levada.cli.cluster import size
+from levada.cli.session import count
+from levada.cli.spark_session import once_each
 
 if TYPE_CHECKING:
     from levada.spark.pipelines.declaration import Pipeline
@@ -21,6 +23,10 @@ class View(Protocol):
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None: ...
     def starting(self, master: str) -> None: ...
     def show(self, progress: Progress) -> None: ...
+    def waiting(self, text: str, /) -> None:
+        """What it cannot go on without, if anything."""
+        ...
+
     def stopping(self) -> None: ...
     def ended(self) -> None: ...
 
@@ -60,6 +66,7 @@ class Lines:
         self._pipeline = pipeline
         self._print_json = print_json
         self._last: Progress | None = None
+        self.waiting = once_each(self._tell_waiting)
 
     def __enter__(self) -> Self:
         return self
@@ -80,6 +87,12 @@ class Lines:
         else:
             print("  ".join(f"{name} {value}" for name, value in figures(progress)), flush=True)
 
+    def _tell_waiting(self, text: str) -> None:
+        if self._print_json is not None:
+            self._print_json({"event": "waiting", "pipeline": self._pipeline.name, "reason": text})
+        else:
+            print(f"{self._pipeline.name} waiting: {text}", flush=True)
+
     def stopping(self) -> None:
         pass
 
@@ -88,7 +101,7 @@ class Lines:
         if self._print_json is not None:
             self._print_json({"event": "ended", "pipeline": self._pipeline.name, "rows_total": rows})
         else:
-            print(f"{self._pipeline.name} ended: {rows:,} rows read", flush=True)
+            print(f"{self._pipeline.name} ended: {count(rows, 'row')} read", flush=True)
 
 
 class Live:
@@ -102,7 +115,7 @@ class Live:
         self._console = Console(stderr=True)
         self._live = RichLive(console=self._console, refresh_per_second=4, transient=True)
         self._began = time.monotonic()
-        self._doing = ""
+        self._doing = self._waiting = ""
         self._progress: Progress | None = None
 
     def __enter__(self) -> Self:
@@ -124,6 +137,11 @@ class Live:
             self._doing = f"running for {time.monotonic() - self._began:,.0f} s · Ctrl-C ends it after a micro-batch"
         self._draw()
 
+    def waiting(self, text: str) -> None:
+        if text != self._waiting:
+            self._waiting = text
+            self._draw()
+
     def stopping(self) -> None:
         self._doing = "stopping after this micro-batch … Ctrl-C once more: at once"
         self._draw()
@@ -131,7 +149,7 @@ class Live:
     def ended(self) -> None:
         rows = self._progress.rows_total if self._progress else 0
         took = time.monotonic() - self._began
-        self._console.print(f"[bold]{self._pipeline.name}[/bold] ended: {rows:,} rows read in {took:,.0f} s")
+        self._console.print(f"[bold]{self._pipeline.name}[/bold] ended: {count(rows, 'row')} read in {took:,.0f} s")
 
     def _draw(self) -> None:
         from rich.panel import Panel
@@ -141,6 +159,8 @@ class Live:
         grid = Table.grid(padding=(0, 2))
         for name, value in figures(self._progress) if self._progress else ():
             grid.add_row(Text(name, style="dim"), Text(value, style="red" if name == "lost" else ""))
+        if self._waiting:
+            grid.add_row(Text("waiting", style="dim"), Text(self._waiting, style="yellow"))
         grid.add_row(Text(""), Text(self._doing, style="dim"))
         title = f"[bold]{self._pipeline.name}[/bold]  {route(self._pipeline)}"
         self._live.update(Panel(grid, title=title, title_align="left", expand=False))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from levada.cli.output import print_json
-from levada.cli.pipeline_told import ago, why
+from levada.cli.pipeline_told import ago, is_told, why
+from levada.cli.session import count
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -20,7 +22,7 @@ _STYLES: Final = {"running": "green", "failed": "red", "gone": "dim", "stopped":
 
 
 class View(Protocol):
-    """See `levada.spark.runner.runner.Teller`; and what a command shows before and after."""
+    """See `levada.spark.runner.news.Teller`; and what a command shows before and after."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None: ...
@@ -31,11 +33,12 @@ class View(Protocol):
 
 
 def told(name: str, after: Actual | None) -> str:
-    """A change of state in a line."""
+    """A change of state in a line. Why it failed is told once, when it does."""
     if after is None:
         return f"{name} is no longer known"
-    reason = why(after)
-    return f"{name} {after.state}{f': {reason}' if reason else ''}"
+    again = f" after {count(after.failures, 'failure')}" if after.failures and not is_told(after) else ""
+    reason = why(after if is_told(after) else replace(after, cause=""))
+    return f"{name} {after.state}{again}{f': {reason}' if reason else ''}"
 
 
 class Lines:
@@ -75,7 +78,7 @@ class JsonLines(Lines):
         if after is not None:
             known = {
                 "state": str(after.state),
-                "cause": after.cause,
+                "cause": after.cause if is_told(after) else "",
                 "failures": after.failures,
                 "next_try_ms": after.next_try_ms,
                 "note": after.note,

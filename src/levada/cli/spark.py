@@ -64,13 +64,19 @@ class SparkMissing(LevadaError):
     """Spark is not installed."""
 
 
+class Interrupted(LevadaError):
+    """Interrupted."""
+
+
 def need_spark() -> None:
-    """SparkMissing, saying how to get it."""
+    """SparkMissing, saying how to get it. From here on SIGTERM ends a command as Ctrl-C does: in order."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise SparkMissing(f"{', '.join(missing)} is not installed: pip install 'levada[spark]'")
     # py4j tells the root logger, with a trace, that Ctrl-C was pressed; without a handler that goes to stderr.
     logging.getLogger().addHandler(logging.NullHandler())
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def bootstrap_of(bootstrap: str | None, server: str | None) -> str:
@@ -116,3 +122,12 @@ def interruptible() -> Iterator[threading.Event]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+@contextmanager
+def interruption_told(text: str) -> Iterator[None]:
+    """What is said when Ctrl-C or SIGTERM ends a command that does not end otherwise."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(text) from None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -12,7 +14,7 @@ from levada.cli.pairs import pairs
 from levada.cli.session import DEFAULT_SERVER, AsJson, Server, WrongUsage, count, session, topic_named
 
 if TYPE_CHECKING:
-    from levada.client.views import Topic
+    from levada.client.views import Setting, Topic
 
 app = typer.Typer(
     help="Create, list, describe, expand, alter and delete topics.", no_args_is_help=True, add_completion=False
@@ -39,7 +41,7 @@ def create(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic. One that is there already is expanded if it has fewer partitions, and else left as it is.
+    """Create a topic. One that is there already is expanded if it has fewer partitions, and else left as it is, its settings too.
 
     Keys are routed by fnv1a64, Levada's own. Where Kafka clients write keyed records to the same topic, say
     --config levada.router=murmur2: it is what Java's client, kafka-python and aiokafka use.
@@ -53,7 +55,8 @@ def create(
     settings = pairs(config, "--config")
     with session(server) as client:
         topic = client.manager.create_topic(name, partitions, settings=settings, replication_factor=replication_factor)
-    ignored = [key for key, value in settings.items() if topic.settings.get(key) != value]
+        is_new = topic.outcome == "created" or not settings
+        kept = {} if is_new else differing(settings, client.manager.topic(name).details)
     if as_json:
         print_json(
             {
@@ -62,6 +65,7 @@ def create(
                 "partitions": topic.partitions,
                 "settings": dict(topic.settings),
                 "outcome": topic.outcome,
+                "not_changed": {key: {"is": value, "wanted": settings[key]} for key, value in kept.items()},
             }
         )
     elif topic.outcome == "created":
@@ -70,11 +74,21 @@ def create(
         print(f"{name} was there already: expanded to {count(topic.partitions, 'partition')}")
     else:
         print(f"{name} was there already, with {count(topic.partitions, 'partition')}: nothing changed")
-    if ignored:
-        print(
-            f"levada: --config is for a new topic; `levada topic alter {name}` sets {', '.join(ignored)}",
-            file=sys.stderr,
-        )
+    if kept:
+        print(not_changed(name, settings, kept), file=sys.stderr)
+
+
+def differing(wanted: Mapping[str, str], details: Iterable[Setting]) -> dict[str, str]:
+    """What the topic has instead, of the settings that it has otherwise, whether set on it or by default."""
+    held = {one.name: one.value for one in details}
+    return {name: held.get(name, "") for name, value in wanted.items() if held.get(name) != value}
+
+
+def not_changed(name: str, wanted: Mapping[str, str], kept: Mapping[str, str]) -> str:
+    """The settings that creating a topic again leaves as they are, and what changes them."""
+    said = ", ".join(f"{key} is {value or 'empty'}, not {wanted[key] or 'empty'}" for key, value in kept.items())
+    options = " ".join(shlex.join(["--config", f"{key}={wanted[key]}"]) for key in kept)
+    return f"levada: settings of a topic that is there are not changed: {said}; `levada topic alter {name} {options}` does that"
 
 
 @app.command("list")

@@ -172,7 +172,7 @@ def check_broker(bootstrap: str) -> Check:
             topics = len(client.topics())
     except (LevadaError, ValueError) as error:
         return Check("broker", False, str(error), "`levada up` starts one; --bootstrap HOST:PORT names another")
-    return Check("broker", True, f"{bootstrap} answers, with {topics:,} topics")
+    return Check("broker", True, f"{bootstrap} answers, with {topics:,} topic{'' if topics == 1 else 's'}")
 
 
 def cluster(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[Check]:

@@ -10,26 +10,25 @@ What is different from Spark's defaults, and why:
 - times are UTC, and parquet keeps them in microseconds;
 - as many shuffle partitions as cores on a local master, since 200 tasks over a few thousand rows are all overhead;
 - quiet: no console progress bar, no web page, errors only, and those in a file where one is given; nothing is left in the
-  working directory.
+  working directory;
+- Java is in a process group of its own: a signal to ours is for us, and Java ends when we do.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import shlex
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from levada.spark.java import java
+from levada.spark.scratch import scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,44 +59,60 @@ def session(master: str = "local[*]", app: str = "levada", *, log: Path | None =
 
     wanted = {**settings(master), **conf}
     if SparkSession.getActiveSession() is None:
-        wanted.setdefault("spark.sql.warehouse.dir", _scratch())
+        wanted.setdefault("spark.sql.warehouse.dir", str(scratch() / "warehouse"))
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in wanted.items():
         builder = builder.config(name, value)
     with _interrupts_later():
-        if log is not None:
-            _launch(log, wanted)
+        _launch(log, wanted)
         return builder.getOrCreate()
 
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Ctrl-C is heard when Spark has started, by who heard it before. pyspark puts a handler of its own there, which speaks to Java
-    in the middle of whatever was being said to it."""
+    """Ctrl-C and SIGTERM are heard when Spark has started, by who heard them before; a second one at once. pyspark puts a handler of its
+    own there, which speaks to Java in the middle of whatever was being said to it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before, came = signal.getsignal(signal.SIGINT), list[tuple[Any, Any]]()
-    signal.signal(signal.SIGINT, lambda *told: came.append(told))
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    came: list[int] = []
+
+    def restore() -> None:
+        for one, handler in before.items():
+            signal.signal(one, signal.SIG_DFL if handler is None else handler)
+
+    def note(number: int, _frame: Any) -> None:
+        came.append(number)
+        if len(came) > 1:
+            restore()
+            signal.raise_signal(number)
+
+    for one in before:
+        signal.signal(one, note)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if came and callable(before):
-            before(*came[0])
+        restore()
+        if len(came) == 1:
+            signal.raise_signal(came[0])
 
 
-def _launch(log: Path, wanted: Mapping[str, str]) -> None:
-    """Start Java, if none runs yet, with its stderr in a file. pyspark offers this to developers alone."""
+def _launch(log: Path | None, wanted: Mapping[str, str]) -> None:
+    """Start Java, if none runs yet: with its stderr in a file, if one is given, and out of reach of signals to our process group, or
+    it would be gone before we have ended what it does. pyspark offers this to developers alone."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is not None:
         return
-    log.parent.mkdir(parents=True, exist_ok=True)
     settings_now = SparkConf().setAll(list(wanted.items()))
-    with log.open("ab") as errors:
-        gateway = launch_gateway(settings_now, popen_kwargs={"stderr": errors})  # type: ignore[no-untyped-call]
+    started: dict[str, Any] = {"process_group": 0}
+    with ExitStack() as stack:
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            started["stderr"] = stack.enter_context(log.open("ab"))
+        gateway = launch_gateway(settings_now, popen_kwargs=started)  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
 
 
@@ -134,15 +149,8 @@ def _compiled_python() -> str:
 
     Measured, a worker's start takes 0.4 s of CPU instead of 1.3 s; a query starts half a dozen, and Spark gives each 10 s.
     """
-    script = Path(_scratch(), "python")
+    script = scratch() / "python"
     path = shlex.quote(os.environ.get("PYTHONPATH", ""))
     script.write_text(f'#!/bin/sh\nexport PYTHONPATH={path}\nexec {shlex.quote(sys.executable)} "$@"\n')
     script.chmod(0o755)
     return str(script)
-
-
-def _scratch() -> str:
-    """A directory that is gone when the process ends: Spark may make its warehouse there, which nobody here uses."""
-    directory = tempfile.mkdtemp(prefix="levada-spark-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.guard import members
 from support.levada import COMMAND, LevadaBroker
 from support.spark_pipelines import received, send, table
 from support.spark_topics import make_topic
@@ -57,8 +58,9 @@ def start(file: Path, home: Path, bootstrap: str, *more: str) -> subprocess.Pope
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    for pid in (process.pid, *members(process.pid)):  # Java is in a process group of its own
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     process.wait()
     assert process.stdout is not None
     process.stdout.close()

@@ -131,7 +131,7 @@ def test_a_file_is_loaded_with_what_it_declares(tmp_path: Path) -> None:
     assert one.described(places) == Described(
         sources=[{"topic": "orders", "starting": "latest"}],
         sinks=[{"topic": "copies"}, {"table": str(tmp_path / "home" / "lake" / "copies")}],
-        trigger="5000 milliseconds",
+        trigger="5 seconds",
         checkpoint=str(tmp_path / "home" / "checkpoints" / "copies"),
         about="Every order, twice.",
         epoch=0,

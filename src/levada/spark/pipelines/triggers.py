@@ -10,6 +10,8 @@ from levada.spark.pipelines.errors import WrongDeclaration
 AVAILABLE_NOW: Final = "available now"
 _UNITS_MS: Final = {"millisecond": 1, "ms": 1, "second": 1_000, "s": 1_000, "minute": 60_000, "min": 60_000, "hour": 3_600_000, "h": 3_600_000}  # fmt: skip
 
+_SAID: Final = ((3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
+
 
 class Trigger(NamedTuple):
     """Every so many milliseconds; None for all that is there now, and then the end."""
@@ -17,7 +19,12 @@ class Trigger(NamedTuple):
     every_ms: int | None
 
     def __str__(self) -> str:
-        return AVAILABLE_NOW if self.every_ms is None else f"{self.every_ms} milliseconds"
+        """As one would say it: "2 seconds", not "2000 milliseconds"."""
+        if self.every_ms is None:
+            return AVAILABLE_NOW
+        size, unit = next((one for one in _SAID if self.every_ms and self.every_ms % one[0] == 0), (1, "millisecond"))
+        count = self.every_ms // size
+        return f"{count:,} {unit}{'' if count == 1 else 's'}"
 
 
 def trigger_of(text: str) -> Trigger:
