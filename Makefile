@@ -51,6 +51,7 @@ $(VENV)/.runtime: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.spark: pyproject.toml | $(VENV)/bin/python
+	@echo "Setting up Levada with Spark: some 500 MB are downloaded, which takes a minute or more …"
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --editable '.[spark]'
 	@touch $@ $(VENV)/.runtime

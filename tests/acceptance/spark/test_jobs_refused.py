@@ -37,6 +37,11 @@ def orders(levada: LevadaBroker) -> str:
             "--from is behind --to",
         ),
         (
+            replay.Replay(source="refused-orders", target="x", start=10**6),
+            InvalidRequest,
+            "there is no record between --from and --to; refused-orders has offsets 0: 0 to",
+        ),
+        (
             replay.Replay(source="refused-orders", target="x", end={0: 10**6, 1: 0, 2: 0, 3: 0}),
             OffsetOutOfRange,
             "--to: partition 0 has no offset 1000000; 0 to",

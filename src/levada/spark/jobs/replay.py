@@ -83,6 +83,9 @@ def prepare(client: BlockingClient, wanted: Replay) -> Ready:
     if behind and not any(starts[p] < ends[p] for p in starts):
         at = behind[0]
         raise InvalidRequest(f"--from is behind --to: partition {at} would be read from {starts[at]} to {ends[at]}")
+    if starts == ends and found.starts != found.ends:
+        held = ", ".join(f"{p}: {found.starts[p]:,} to {found.ends[p]:,}" for p in sorted(starts))
+        raise InvalidRequest(f"there is no record between --from and --to; {source.name} has offsets {held}")
     ends = {p: max(starts[p], ends[p]) for p in starts}
     target = find(client, wanted.target)
     if target is not None and wanted.keep_partitions and target.partitions < source.partitions:
