@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from levada.errors import InvalidConfig, nearest
-from levada.schemas import check_avro, parsed_ddl
+from levada.schemas import check_avro, check_json
 
 KiB: Final = 1024
 MiB: Final = 1024 * KiB
@@ -524,12 +524,12 @@ def _check_schema(kind: str, schema: str) -> None:
     if kind == "raw":
         if schema:
             raise InvalidConfig(
-                f"{_SCHEMA}={schema!r}: {_FORMAT} is raw, which has none; set it to json or avro, in the same call"
+                f"{_SCHEMA}={schema!r}: {_FORMAT} is raw, which has none; set it to json or avro, or remove the schema, in the same call"
             )
         return
     try:
         if kind == "json":
-            parsed_ddl(schema)
+            check_json(schema)
         else:
             check_avro(schema)
     except ValueError as why:

@@ -66,6 +66,18 @@ def parsed_ddl(ddl: str) -> Type:
     return kind
 
 
+def check_json(ddl: str) -> None:
+    """Whether JSON can be read as this. ValueError."""
+    _refuse_unreadable(parsed_ddl(ddl))
+
+
+def _refuse_unreadable(kind: Type) -> None:
+    if kind.name in ("map", "binary"):
+        raise ValueError(f"json cannot be read as {kind.name}; say which fields there are with struct, or string")
+    for _, part in kind.parts:
+        _refuse_unreadable(part)
+
+
 class _Parser:
     """A descent through the tokens: (kind, text), of which words are in lower case but for names in backticks."""
 

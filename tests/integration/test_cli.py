@@ -83,7 +83,12 @@ def test_creating_again_changes_nothing_expands_or_is_refused(levada: Levada) ->
     assert "it cannot be made to have 5" in levada("topic", "create", "again", "-p", "5", code=1).stderr
     same = levada("topic", "create", "again", "-c", "retention.ms=1")
     assert same.stdout == "again was there already, with 6 partitions: nothing changed\n"
-    assert "`levada topic alter again` sets retention.ms" in same.stderr
+    assert (
+        "retention.ms is 604800000, not 1; `levada topic alter again --config retention.ms=1` does that" in same.stderr
+    )
+    told = as_json(levada("topic", "create", "again", "-c", "retention.ms=1", "--json"))
+    assert told["not_changed"] == {"retention.ms": {"is": "604800000", "wanted": "1"}}
+    assert as_json(levada("topic", "create", "again", "-c", "retention.ms=604800000", "--json"))["not_changed"] == {}
     assert len(as_json(levada("topic", "describe", "again", "--json"))["partitions"]) == 6
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from levada.config import check_change
 from levada.errors import InvalidConfig
-from levada.schemas import Type, check_avro, parsed_ddl
+from levada.schemas import Type, check_avro, check_json, parsed_ddl
 
 ORDER = {"type": "record", "name": "order", "fields": [{"name": "id", "type": "long"}]}
 
@@ -42,6 +42,13 @@ def test_ddl_is_a_tree_of_types() -> None:
 def test_what_is_no_ddl_is_told_where(ddl: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parsed_ddl(ddl)
+
+
+@pytest.mark.parametrize("ddl", ["tags MAP<STRING, STRING>", "raw BINARY", "a ARRAY<STRUCT<b: BINARY>>"])
+def test_what_json_cannot_be_read_as(ddl: str) -> None:
+    parsed_ddl(ddl)
+    with pytest.raises(ValueError, match="json cannot be read as"):
+        check_json(ddl)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -43,6 +44,7 @@ app = typer.Typer(
 )
 
 _LOOK_S: Final = 0.5
+_SOON_S: Final = 0.05
 _WHOLE: Final = "interrupted; what is archived is whole: run it again, and it goes on"
 
 Topics = Annotated[
@@ -255,6 +257,7 @@ def _keep(
     from levada.errors import ClientError
     from levada.spark.archive.keeping import Keeping
     from levada.spark.archive.pipelines import ArchivePipeline, ArchivePipelines
+    from levada.spark.archive.running import STOP_TIMEOUT_S
 
     everywhere = ArchivePipelines(cluster, care)
 
@@ -276,6 +279,10 @@ def _keep(
                 failed("the broker", str(error))
             _show(keeping, shown, interrupted, as_json=as_json)
         keeping.stop()
+        interrupted.clear()
+        until = time.monotonic() + STOP_TIMEOUT_S
+        while keeping.active and time.monotonic() < until and not interrupted.wait(_SOON_S):
+            pass  # a second Ctrl-C: at once; what is not committed is archived the next time
     everywhere.close()
     if not as_json:
         print("archiving ended: what is archived is whole", flush=True)

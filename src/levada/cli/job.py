@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from levada.cli import job_told as told
-from levada.cli.job_run import NOTHING_DONE, Place, need_another, need_identity, place_said
+from levada.cli.job_run import NOT_WHOLE, NOTHING_DONE, Place, need_another, need_identity, place_said
 from levada.cli.output import print_json
 from levada.cli.session import AsJson, WrongUsage
 from levada.cli.spark import DEFAULT_HOME, DEFAULT_MASTER, Bootstrap, Home, Master, SparkServer, Verbose
@@ -84,7 +85,7 @@ def replay(
       levada job replay orders orders-copy --keep-partitions --keep-timestamps
     """
     need_another(source, target, "DEST")
-    if rate is not None and rate <= 0:
+    if rate is not None and not 0 < rate < math.inf:
         raise WrongUsage(f"--rate {rate:g}: must be more than 0 records a second")
     from_, to = place_said(start, "--from"), place_said(end, "--to")
     place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
@@ -234,7 +235,7 @@ def snapshot(
         f"levada snapshot {topic}",
         lambda client: job.prepare(client, wanted),
         job.snapshot,
-        interrupted=NOTHING_DONE,
+        interrupted=NOT_WHOLE.format(where=to or into),
     )
     if as_json:
         print_json(told.plain(done, topic=topic, seconds=round(place.seconds, 3)))

@@ -25,6 +25,7 @@ D = TypeVar("D")
 #: What is said of a job that was interrupted: one that copies in batches, and one that does not.
 GOES_ON: Final = "interrupted; what is written is whole batches: run it again with the same words, and it goes on"
 NOTHING_DONE: Final = "interrupted; nothing was written"
+NOT_WHOLE: Final = "interrupted; {where} is not a whole snapshot, if there is anything: remove it"
 
 
 class JobFailed(LevadaError):

@@ -145,7 +145,7 @@ def _watch(patient: Patient, executors: Executors, view: View, interrupted: thre
         interrupted.wait(_LOOK_S)
     running = patient.running
     if running.active and waiting:
-        running.stop(timeout_s=0)  # there is nothing to wait for: no task of its batch has begun
+        running.stop(timeout_s=0)  # there is nothing to wait for: nobody works on its batch
     elif running.active:
         view.stopping()
         interrupted.clear()

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -66,7 +66,10 @@ def _kept(log: Path | None) -> str:
     if log is None or not log.exists() or not log.stat().st_size:
         return ""
     kept = Path(tempfile.gettempdir(), f"levada-{os.getpid()}-spark.log")
-    shutil.move(log, kept)
+    try:
+        shutil.move(log, kept)
+    except OSError:  # what Spark failed with is worth more
+        return ""
     return f"What Spark said is in {kept}; --verbose shows it."
 
 
@@ -80,8 +83,7 @@ def _waiting_told(spark: SparkSession, master: str) -> Iterator[None]:
 
     def look() -> None:
         while not ended.wait(_LOOK_S):
-            with suppress(Exception):  # the session is being stopped
-                tell(executors.waiting())
+            tell(executors.waiting())
 
     thread = threading.Thread(target=look, daemon=True, name="levada-executors")
     thread.start()

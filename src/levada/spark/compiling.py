@@ -3,15 +3,19 @@
 The machine code is kept where NUMBA_CACHE_DIR says, else beside the source, else in the user's cache directory, which is where an
 installation ends up that cannot be written to. An executor's user may have no home at all: then it is kept in a directory of its
 own among the temporary files, and where even that cannot be had, compiled in each process.
+
+numba knows machine code again by the file of its function alone. Here functions use others', so it is kept under names that tell all our
+sources with such functions apart: after an upgrade nothing old is run.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import tempfile
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,12 +34,23 @@ def compiled(*signature: Any) -> Callable[[Callable[..., Any]], Any]:
     none of its own, so none needs to be counted, which for a function called for each byte or row would cost more than its work."""
 
     def compile_it(function: Callable[..., Any]) -> Any:
+        function.__qualname__ += f".{_sources()}"
         try:
             return _njit(*signature, cache=True)(function)
         except RuntimeError:  # numba finds no place for its cache
             return _elsewhere(function, *signature)
 
     return compile_it
+
+
+@cache
+def _sources() -> str:
+    """A digest of all files with compiled functions."""
+    here, digest = Path(__file__).parent, hashlib.sha256()
+    for file in sorted(here.rglob("*.py")):
+        if b"compiling import" in (text := file.read_bytes()):
+            digest.update(str(file.relative_to(here)).encode() + b"\0" + text)
+    return digest.hexdigest()[:12]
 
 
 def _elsewhere(function: Callable[..., Any], *signature: Any) -> Any:

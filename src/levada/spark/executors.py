@@ -34,10 +34,13 @@ class Executors:
         self._seen = clock()
 
     def waiting(self) -> str:
-        """See `waiting`; what py4j raises where Spark is gone."""
+        """See `waiting`; empty where Spark has ended, of which others tell."""
         if self._is_local:
             return ""
-        executors, now = count(self._spark), self._clock()
+        try:
+            executors, now = count(self._spark), self._clock()
+        except Exception:
+            return ""
         if executors:
             self._seen = now
         return waiting(self._master, executors, now - self._seen)

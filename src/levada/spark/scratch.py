@@ -14,11 +14,14 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
 _PREFIX: Final = "levada-spark-"
 _LOCK: Final = "lock"
+#: Between a directory and its lock there is no such time.
+_MAKING_S: Final = 60.0
 #: Of this process; a fork has one of its own.
 _made: dict[int, Path] = {}
 
@@ -72,8 +75,8 @@ def _is_alive(pid: int) -> bool:
 def _is_held(lock: Path) -> bool:
     try:
         handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
+    except FileNotFoundError:  # it may be being made
+        return time.time() - lock.parent.lstat().st_mtime < _MAKING_S
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

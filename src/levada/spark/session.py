@@ -11,7 +11,7 @@ What is different from Spark's defaults, and why:
 - as many shuffle partitions as cores on a local master, since 200 tasks over a few thousand rows are all overhead;
 - quiet: no console progress bar, no web page, errors only, and those in a file where one is given; nothing is left in the
   working directory;
-- Java is in a process group of its own: a signal to ours is for us, and Java ends when we do.
+- Java is in a process group of its own: a signal to ours is for us, and Java ends when we do. (systemd signals more than a group: KillMode=mixed.)
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def session(master: str = "local[*]", app: str = "levada", *, log: Path | None =
     for name, value in wanted.items():
         builder = builder.config(name, value)
     with _interrupts_later():
-        _launch(log, wanted)
+        _launch(log, {"spark.master": master, "spark.app.name": app, **wanted})
         return builder.getOrCreate()
 
 

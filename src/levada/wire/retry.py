@@ -54,16 +54,24 @@ class ClientSettings(TypedDict, total=False):
 
 
 class Retry:
-    """The tries of one call. `repeatable` calls may be sent again although the first may have been carried out."""
+    """The tries of one call. `repeatable` calls may be sent again although the first may have been carried out; those that `settle` take
+    "unknown topic" for an answer only after a while."""
 
     def __init__(
-        self, config: ClientConfig, now: Callable[[], float], timeout_ms: int | None, *, repeatable: bool = True
+        self,
+        config: ClientConfig,
+        now: Callable[[], float],
+        timeout_ms: int | None,
+        *,
+        repeatable: bool = True,
+        settle: bool = True,
     ) -> None:
         self._config = config
         self._now = now
         self._started = now()
         self._timeout_ms = config.timeout_ms if timeout_ms is None else timeout_ms
         self._repeatable = repeatable
+        self._settle_ms = config.settle_ms if settle else 0
         self._backoff_ms = float(config.backoff_ms)
 
     def left_ms(self) -> float:
@@ -88,7 +96,7 @@ class Retry:
             case ConnectionLost() | TimedOut():
                 return self._repeatable
             case BrokerRefused(code=code) if code in _UNKNOWN_TOPIC:
-                return self._passed_ms() < self._config.settle_ms
+                return self._passed_ms() < self._settle_ms
             case BrokerRefused(code=code) if code in _AMBIGUOUS:
                 return self._repeatable
             case BrokerRefused(code=code):

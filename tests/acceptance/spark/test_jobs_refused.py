@@ -112,7 +112,10 @@ def test_nothing_can_be_removed_from_a_target_and_one_that_could_lose_records_is
         (["replay", "refused-orders", "x", "--from", "soon"], 2, "--from 'soon': must be earliest, latest"),
         (["snapshot", "refused-orders", "--to", "x", "--format", "xml"], 2, "must be parquet, delta, csv"),
         (["audit", "refused-orders", "--bootstrap", "127.0.0.1:1"], 3, "cannot be reached"),
-        (["audit", "refused-orders", "--option", "kafka.acls=1"], 1, "kafka.acls"),
+        (["audit", "refused-orders", "--option", "kafka.acls=1"], 2, "kafka.acls"),
+        (["audit", "refused-orders", "--by", "colour"], 2, "--by 'colour': must be id"),
+        (["replay", "refused-orders", "refused-orders"], 2, "it is the source itself"),
+        (["replay", "refused-orders", "x", "--rate", "nan"], 2, "--rate nan: must be more than 0"),
     ],
 )
 def test_the_command_says_so_and_starts_no_spark(

@@ -37,6 +37,17 @@ def test_the_second_process_finds_what_the_first_compiled(tmp_path: Path) -> Non
     assert hits(place) == 2
 
 
+def test_what_was_compiled_of_other_sources_is_not_run(tmp_path: Path) -> None:
+    place, other = (
+        {"NUMBA_CACHE_DIR": str(tmp_path)},
+        "import levada.spark.compiling as c; c._sources = lambda: 'other';",
+    )
+    assert hits(place) == 0
+    assert hits(place, other) == 0
+    assert hits(place, other) == 2
+    assert hits(place) == 2
+
+
 def test_without_source_or_home_to_write_to_it_is_kept_with_the_temporary_files(tmp_path: Path) -> None:
     place = {"TMPDIR": str(tmp_path)}
     assert hits(place, NOWHERE) == 0

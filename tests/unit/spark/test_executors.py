@@ -43,6 +43,15 @@ def test_executors_that_go_are_missed_after_a_while_too(monkeypatch: pytest.Monk
     assert [at(101, 2), at(115, 0), at(116, 0), at(117, 1)] == [False, False, True, False]
 
 
+def test_a_session_that_has_ended_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(_spark: object) -> int:
+        raise RuntimeError("Cannot call methods on a stopped SparkContext")
+
+    monkeypatch.setattr(executors, "count", ended)
+    spark: Any = None
+    assert Executors(spark, CLUSTER, clock=lambda: 100.0).waiting() == ""
+
+
 def test_a_local_session_is_not_asked() -> None:
     spark: Any = None
     assert Executors(spark, "local[2]").waiting() == ""

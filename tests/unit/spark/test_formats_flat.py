@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from levada.spark.formats import flat
 from levada.spark.formats.flat import is_flat, read_flat
 from levada.spark.formats.json_values import Json
 from levada.spark.formats.plain import String
@@ -180,6 +181,10 @@ def test_whatever_is_not_plain_is_what_the_parser_says(values: list[bytes | None
 )
 def test_numbers(text: str) -> None:
     check([f'{{"{field}": {text}}}'.encode() for field in FIELDS])
+
+
+def test_powers_of_ten_are_exact() -> None:
+    assert [int(power) for power in flat._POWERS] == [10**places for places in range(23)]
 
 
 @settings(deadline=None)

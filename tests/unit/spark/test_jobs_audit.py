@@ -37,7 +37,7 @@ from levada.spark.jobs.audit.figures import (
     Partition,
     Slot,
 )
-from levada.spark.jobs.audit.findings import Finding, findings, verdict
+from levada.spark.jobs.audit.findings import Finding, Severity, findings, verdict
 from levada.spark.jobs.audit.holes import Found, holes
 from levada.spark.jobs.audit.page import page
 from levada.spark.jobs.audit.plots import bars, columns, moment, short
@@ -116,7 +116,20 @@ def make_figures(**changes: object) -> Figures:
     partitions = [
         Partition(0, 0, 0, 1000, 1000, 0, 50_000, 10, 5, 1_700_000_000_000, 1_700_000_600_000, 0xABC, (1000, *[0] * 9)),
         Partition(
-            1, 100, 100, 1100, 1000, 0, 50_000, 0, 0, 1_700_000_000_000, 1_700_000_600_000, 0xDEF, (0, 1000, *[0] * 8)
+            1,
+            100,
+            100,
+            1100,
+            1000,
+            0,
+            50_000,
+            0,
+            0,
+            1_700_000_000_000,
+            1_700_000_600_000,
+            0xDEF,
+            (0, 1000, *[0] * 8),
+            deleted=100,
         ),
     ]
     figures = Figures(
@@ -135,6 +148,17 @@ def make_figures(**changes: object) -> Figures:
         seconds=2.0,
     )
     return replace(figures, **changes)  # type: ignore[arg-type]
+
+
+def test_offsets_before_the_beginning_of_an_audit_were_not_deleted() -> None:
+    first, second = make_figures().partitions
+    later = make_figures(partitions=[first._replace(start=500), second._replace(start=700, deleted=100)])
+    texts = [one.text for one in findings(later) if one.check == "gaps"]
+    assert "100 of 2,100 offsets were deleted from the beginning: retention" in texts
+    assert not any(
+        "deleted from the beginning" in one.text
+        for one in findings(make_figures(partitions=[first._replace(start=500)]))
+    )
 
 
 def with_missing(figures: Figures, **counts: int) -> Figures:
@@ -223,6 +247,97 @@ def test_a_hot_key_and_a_large_partition_are_worth_a_look() -> None:
     empty = [Partition(p, 0, 0, 0, holes=dict.fromkeys(KINDS, 0)) for p in (2, 3, 4)]
     uneven = make_figures(partitions=[*make_figures().partitions, *empty])
     assert severities(uneven, "balance") == {"look"}
+
+
+def finding(figures: Figures, check: str) -> Finding:
+    """The only one of this check."""
+    (found,) = [one for one in findings(figures) if one.check == check]
+    return found
+
+
+def made_of(*partitions: Partition) -> list[Partition]:
+    return [one._replace(holes=dict.fromkeys(KINDS, 0)) for one in partitions]
+
+
+def test_where_no_record_has_the_identity_repeats_could_not_be_looked_for() -> None:
+    found = finding(make_figures(duplicates=Duplicates("header message_id")), "duplicates")
+    assert found[:3] == ("duplicates", "skipped", "no record has a header message_id that it could be told by")
+    assert found.advice.startswith("--by says what else")
+
+
+def test_records_without_the_identity_are_counted() -> None:
+    some = Duplicates("header message_id", 1990, 1990)
+    found = finding(make_figures(duplicates=some), "duplicates")
+    assert found.severity == "ok"
+    assert found.text.endswith("; 10 without one were not compared")
+    found = finding(make_figures(duplicates=some._replace(repeats=4)), "duplicates")
+    assert found.severity == "look"
+    assert found.text.endswith("; 10 without one were not compared")
+    all_told = Duplicates("header message_id", 2000, 2000)
+    assert "not compared" not in finding(make_figures(duplicates=all_told), "duplicates").text
+
+
+@pytest.mark.parametrize("check", ["key order", "routing"])
+def test_without_keys_there_is_no_order_of_keys_and_no_routing(check: str) -> None:
+    assert finding(make_figures(keys=Keys()), check) == (check, "skipped", "no record has a key", "")
+
+
+def test_of_few_records_no_balance_is_told() -> None:
+    first, second = make_figures().partitions
+    few = [first._replace(records=999), second._replace(records=0)]
+    assert finding(make_figures(partitions=few), "balance")[1:3] == (
+        "skipped",
+        "too few records to tell: 999, and it takes 1,000",
+    )
+    enough = [first._replace(records=500), second._replace(records=500)]
+    assert finding(make_figures(partitions=enough), "balance").severity == "ok"
+
+
+def test_one_partition_is_out_of_balance_only_by_a_key() -> None:
+    first = make_figures().partitions[:1]
+    assert finding(make_figures(partitions=first), "balance")[1:3] == (
+        "skipped",
+        "there is one partition, and no key has a large share of it",
+    )
+    hot = Keys(50, largest=[Key(b"all", 201, 0, 0, 0)])
+    assert finding(make_figures(partitions=first, keys=hot), "balance").severity == "look"
+
+
+def test_what_lies_in_the_archive_alone_has_no_checksum() -> None:
+    archived, both = made_of(Partition(0, 0, 1000, 1000, 1000, 1000), Partition(1, 0, 600, 1000, 1000, 600))
+    found = finding(make_figures(partitions=[archived]), "checksum")
+    assert found[1:3] == ("skipped", "there are no batches in the log")
+    found = finding(make_figures(partitions=[archived, both]), "checksum")
+    assert (found.severity, found.text.endswith("(what is archived has none)")) == ("ok", True)
+    assert "archived" not in finding(make_figures(), "checksum").text
+
+
+def test_of_a_topic_without_records_nothing_is_told() -> None:
+    nothing = make_figures(partitions=made_of(Partition(0, 7, 7, 7)), keys=Keys(), duplicates=Duplicates("payload"))
+    assert [(one.check, one.severity, one.text) for one in findings(nothing)] == [
+        ("gaps", "skipped", "there are no offsets to look at"),
+        ("duplicates", "skipped", "there are no records"),
+        ("key order", "skipped", "there are no records"),
+        ("routing", "skipped", "there are no records"),
+        ("balance", "skipped", "there are no records"),
+        ("checksum", "skipped", "there are no batches in the log"),
+    ]
+    assert verdict(findings(nothing)) == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("severities", "worst"),
+    [
+        (("skipped", "ok", "look", "wrong"), "wrong"),
+        (("wrong", "look", "ok", "skipped"), "wrong"),
+        (("skipped", "ok", "look"), "look"),
+        (("ok", "skipped"), "ok"),
+        (("skipped", "skipped"), "skipped"),
+        ((), "skipped"),
+    ],
+)
+def test_the_worst_is_the_verdict(severities: tuple[Severity, ...], worst: Severity) -> None:
+    assert verdict([Finding("gaps", one, "") for one in severities]) == worst
 
 
 class _Checked(HTMLParser):

@@ -154,6 +154,14 @@ def test_a_topic_nobody_knows_is_the_answer_after_a_while():
     assert 400 <= script.clock_ms < 2_000
 
 
+def test_whoever_asks_whether_a_topic_is_there_is_told_at_once():
+    script = make_script(settle_ms=500)
+    with pytest.raises(BrokerRefused, match="topic new") as raised:
+        script.topics(["new"], settle=False)
+    assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (script.clock_ms, script.pauses) == (0, [])
+
+
 def test_a_topic_that_becomes_known_meanwhile_is_used():
     script = make_script()
     Leaders(script)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from levada.config import TOPIC_SETTINGS, check_topic_settings
+from levada.config import TOPIC_SETTINGS, check_change, check_topic_settings, topic_config
 from levada.engine.settings import Level, known
 from levada.errors import InvalidConfig, InvalidRequest, LevadaError, UnknownTopic
 from levada.fronts.kafka.answers import OK, refused, repeated
@@ -57,7 +57,11 @@ async def _alter(item: Any, request: Any, call: Call, changes: Changes, twice: s
         wanted = changes(item, target, call)
         if target.topic is not None:
             check_topic_settings({name: value for name, value in wanted.items() if value is not None})
-            if not request.validate_only:
+            if request.validate_only:
+                after = {name: value for name, value in {**target.settings, **wanted}.items() if value is not None}
+                topic_config(after)
+                check_change(target.settings, after)
+            else:
                 await engine.alter(target.topic, wanted)
         else:
             _check_broker(target.level, wanted, call)

@@ -78,7 +78,12 @@ class Keeping:
         return {name: kept.archiving.progress() for name, kept in self._kept.items() if kept.archiving is not None}
 
     def stop(self) -> None:
-        """End all after the commits they are in."""
+        """Have all end after the commits they are in; see `active`."""
         for kept in self._kept.values():
             if kept.archiving is not None:
-                kept.archiving.stop()
+                kept.archiving.stop(timeout_s=0)
+
+    @property
+    def active(self) -> bool:
+        """Whether any is still in a commit."""
+        return any(kept.archiving is not None and kept.archiving.active for kept in self._kept.values())

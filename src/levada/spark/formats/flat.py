@@ -50,7 +50,8 @@ KINDS: Final = {
 FIELDS_MAX: Final = 63
 #: A number of so many bits, divided by a power of ten that is exact, is rounded once: it is the nearest there is.
 _EXACT: Final = 2**53
-_POWERS: Final = 10.0 ** np.arange(23)
+#: Of whole numbers: numpy's own power is not exact on all machines.
+_POWERS: Final = np.array([float(10**places) for places in range(23)])
 
 #: What stands escaped in the name of a field.
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from levada.errors import InvalidRequest
 from levada.spark.jobs.extent import History, Offsets, Ranges, Where, between, size
 from levada.spark.jobs.frames import Connection, what_is_left, write
-from levada.spark.jobs.ledger import Step
+from levada.spark.jobs.ledger import Step, noted
 from levada.spark.jobs.remains import Remains, refuse_lost
 from levada.spark.jobs.running import Place, Teller, batch_rows, job_name
 from levada.spark.jobs.topics import Topic, find, make, need, other_than
@@ -75,7 +76,7 @@ def prepare(client: BlockingClient, wanted: Replay) -> Ready:
     """Look at everything, and make the target where it is missing. Nothing has been made where this raises."""
     source = need(client, wanted.source)
     other_than(source, wanted.target, "DEST")
-    if wanted.rate is not None and wanted.rate <= 0:
+    if wanted.rate is not None and not 0 < wanted.rate < math.inf:
         raise InvalidRequest(f"--rate {wanted.rate:g}: must be more than 0 records a second")
     found = History(client, source.name, source.partitions)
     starts, ends = found.resolve(wanted.start, "--from"), found.resolve(wanted.end, "--to")
@@ -83,18 +84,20 @@ def prepare(client: BlockingClient, wanted: Replay) -> Ready:
     if behind and not any(starts[p] < ends[p] for p in starts):
         at = behind[0]
         raise InvalidRequest(f"--from is behind --to: partition {at} would be read from {starts[at]} to {ends[at]}")
-    if starts == ends and found.starts != found.ends:
-        held = ", ".join(f"{p}: {found.starts[p]:,} to {found.ends[p]:,}" for p in sorted(starts))
-        raise InvalidRequest(f"there is no record between --from and --to; {source.name} has offsets {held}")
     ends = {p: max(starts[p], ends[p]) for p in starts}
     target = find(client, wanted.target)
+    job = name_of(wanted, source, target) if target is not None else None
+    has_begun = job is not None and not wanted.again and noted(client, job, source.name) is not None
+    if starts == ends and found.starts != found.ends and not has_begun:
+        held = ", ".join(f"{p}: {found.starts[p]:,} to {found.ends[p]:,}" for p in sorted(starts))
+        raise InvalidRequest(f"there is no record between --from and --to; {source.name} has offsets {held}")
     if target is not None and wanted.keep_partitions and target.partitions < source.partitions:
         raise InvalidRequest(
             f"--keep-partitions: {target.name} has {target.partitions} partitions and {source.name} {source.partitions}; "
             "it needs as many at least"
         )
     if not wanted.skip_lost and not wanted.again:
-        refuse_lost(client, found, source, name_of(wanted, source, target) if target else None, starts, ends)
+        refuse_lost(client, found, source, job, starts, ends)
     rows_max = batch_rows(client, source, wanted.batch_rows)
     made = target is None
     if target is None:

@@ -136,6 +136,7 @@ def _written(rows: DataFrame, path: str, form: Form) -> None:
         _files(rows, str(unfinished), form)
         unfinished.rename(place)
     except BaseException:
+        rows.sparkSession.sparkContext.cancelAllJobs()  # or its tasks would make files there again
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
 

@@ -83,7 +83,7 @@ def look_up(client: BlockingClient, topic: str) -> Target:
 def kept_settings(client: BlockingClient, topic: str) -> dict[str, str]:
     """Levada's settings of a topic on an Apache Kafka: the latest record under its name in `__levada.topics`, where there is one."""
     try:
-        client.topics([TOPICS])
+        client.topics([TOPICS], settle=False)
     except BrokerRefused as refusal:
         if refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return {}

@@ -31,9 +31,10 @@ class AdminCalls(Core):
 
     @call
     def topics(
-        self, names: Collection[str] | None = None, *, timeout_ms: int | None = None
+        self, names: Collection[str] | None = None, *, timeout_ms: int | None = None, settle: bool = True
     ) -> Steps[dict[str, TopicInfo]]:
-        """These topics, or all of them, with their partitions and leaders. An unknown name is BrokerRefused."""
+        """These topics, or all of them, with their partitions and leaders. An unknown name is BrokerRefused, with `settle` after a while
+        in which a new topic becomes known everywhere."""
 
         def attempt(retry: Retry) -> Steps[dict[str, TopicInfo]]:
             answer = yield from self._refresh(names, retry)
@@ -44,7 +45,7 @@ class AdminCalls(Core):
             found = self.cluster.topics
             return {topic.name: found[topic.name] for topic in answer.topics if topic.name in found}
 
-        return (yield from self._retried(attempt, self._retry(timeout_ms)))
+        return (yield from self._retried(attempt, self._retry(timeout_ms, settle=settle)))
 
     @call
     def create_topic(

@@ -56,8 +56,8 @@ class Core:
         self.config = config
         self._now = now
 
-    def _retry(self, timeout_ms: int | None, *, repeatable: bool = True) -> Retry:
-        return Retry(self.config, self._now, timeout_ms, repeatable=repeatable)
+    def _retry(self, timeout_ms: int | None, *, repeatable: bool = True, settle: bool = True) -> Retry:
+        return Retry(self.config, self._now, timeout_ms, repeatable=repeatable, settle=settle)
 
     def _retried(self, attempt: Callable[[Retry], Steps[T]], retry: Retry) -> Steps[T]:
         """Try until it is answered, refused for good, or time is up."""

@@ -72,6 +72,8 @@ class Ready(NamedTuple):
     ends: Offsets
     #: What lies below the log, and is not in the archive either.
     unarchived: Sequence[Hole] = ()
+    #: The first offset that there is, in the log or the archive, by partition.
+    firsts: Mapping[int, int] = {}
 
 
 def prepare(client: BlockingClient, wanted: Audit) -> Ready:
@@ -87,7 +89,7 @@ def prepare(client: BlockingClient, wanted: Audit) -> Ready:
     ends = {p: max(starts[p], ends[p]) for p in starts}
     kept = history_of(client, [source.name])
     lost = unarchived(source.name, kept, starts, found.log_starts, ends)
-    return Ready(source, kept, identity(said), window_ms, starts, found.log_starts, ends, lost)
+    return Ready(source, kept, identity(said), window_ms, starts, found.log_starts, ends, lost, found.starts)
 
 
 def unarchived(topic: str, kept: Kept, starts: Offsets, log_starts: Offsets, ends: Offsets) -> list[Hole]:
@@ -196,6 +198,7 @@ def _partition(ready: Ready, p: int, seen: Sequence[Seen]) -> Partition:
         tally.checksum,
         tuple(tally.sizes),
         holes,
+        min(ready.starts[p], ready.firsts.get(p, ready.starts[p])),
     )
 
 

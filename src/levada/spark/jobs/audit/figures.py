@@ -39,11 +39,8 @@ class Partition(NamedTuple):
     sizes: tuple[int, ...] = (0,) * (len(SIZES) + 1)
     #: Offsets without a record, by kind.
     holes: Mapping[str, int] = {}
-
-    @property
-    def deleted(self) -> int:
-        """Offsets before the first that there is, in the log or the archive; fewer than `start` where the audit began later."""
-        return min(self.start, self.log_start)
+    #: Offsets before the first that there is, in the log or the archive.
+    deleted: int = 0
 
     @property
     def missing_in_archive(self) -> int:
