@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -27,6 +28,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START_TIMEOUT_S = 120.0
+#: Less than a client waits for an answer.
+MEET_TIMEOUT_S = 20.0
+_COMMIT = re.compile(r"/_delta_log/(?!0{20})\d{20}\.json$")
+#: As `moto.server` does it, but one request at a time: moto looks whether there is an object and then puts one, and of two threads both
+#: may have looked before either has put.
+_SERVER = """
+import sys, threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+
+app, lock = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+def exclusive(environ, start_response):
+    with lock:
+        return app(environ, start_response)
+
+run_simple("127.0.0.1", int(sys.argv[1]), exclusive, threaded=True)
+"""
 
 
 class S3:
@@ -35,8 +54,10 @@ class S3:
     def __init__(self, home: Path) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.port = _free_port()
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
-        self._daemon = Daemon(command, home / "s3.txt", {**os.environ, "MOTO_ALLOW_NONEXISTENT_REGION": "true"})
+        settings = {"MOTO_ALLOW_NONEXISTENT_REGION": "true", "MOTO_PORT": str(self.port)}
+        self._daemon = Daemon(
+            [sys.executable, "-c", _SERVER, str(self.port)], home / "s3.txt", {**os.environ, **settings}
+        )
 
     @property
     def endpoint(self) -> str:
@@ -51,8 +72,6 @@ class S3:
 
     def keys(self, bucket: str) -> list[str]:
         """Of all objects."""
-        import re
-
         answer = httpx.get(f"{self.endpoint}/{bucket}", params={"list-type": "2", "max-keys": "1000"})
         return re.findall(r"<Key>([^<]+)</Key>", answer.raise_for_status().text)
 
@@ -83,9 +102,29 @@ def environment(endpoint: str) -> Mapping[str, str]:
     }
 
 
+class _Meetings:
+    """Has whoever puts a commit wait until another puts the same one: then neither has seen the other's. The first of a table has no other."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._came: dict[str, Event] = {}
+
+    def meet(self, path: str) -> None:
+        if not _COMMIT.search(path.partition("?")[0]):
+            return
+        with self._lock:
+            is_first = path not in self._came
+            came = self._came.setdefault(path, Event())
+        if is_first:
+            came.wait(MEET_TIMEOUT_S)
+        else:
+            came.set()
+
+
 @contextmanager
 def forgetful(s3: S3) -> Iterator[str]:
-    """The address of a server that is like the other, but puts an object whether there is one or not."""
+    """The address of a server that is like the other, but puts an object whether there is one or not; two that commit meet here."""
+    meetings = _Meetings()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -93,6 +132,8 @@ def forgetful(s3: S3) -> Iterator[str]:
         def _pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name: text for name, text in self.headers.items() if name.lower() != "if-none-match"}
+            if self.command == "PUT":
+                meetings.meet(self.path)
             there = http.client.HTTPConnection("127.0.0.1", s3.port, timeout=60)
             there.request(self.command, self.path, body, headers)
             answer = there.getresponse()
