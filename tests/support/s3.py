@@ -1,8 +1,10 @@
-"""An S3 server in a process of its own, and one that takes no notice of conditions.
+"""An S3 server, and one in front of it that takes no notice of conditions; each in a process of its own.
 
 with S3(tmp_path) as s3:
     s3.make_bucket("lake")
     …  # with s3.environment
+
+In the process that talks to them they would not do: deltalake keeps Python's lock while it waits for some of its answers.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -27,37 +29,24 @@ from support.wait import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TESTS = Path(__file__).resolve().parent.parent
 START_TIMEOUT_S = 120.0
 #: Less than a client waits for an answer.
 MEET_TIMEOUT_S = 20.0
+#: The first commit of a table is made by one alone.
 _COMMIT = re.compile(r"/_delta_log/(?!0{20})\d{20}\.json$")
-#: As `moto.server` does it, but one request at a time: moto looks whether there is an object and then puts one, and of two threads both
-#: may have looked before either has put.
-_SERVER = """
-import sys, threading
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import run_simple
-
-app, lock = DomainDispatcherApplication(create_backend_app), threading.Lock()
-
-def exclusive(environ, start_response):
-    with lock:
-        return app(environ, start_response)
-
-run_simple("127.0.0.1", int(sys.argv[1]), exclusive, threaded=True)
-"""
 
 
-class S3:
-    """moto's server: it keeps objects in memory, and honours `If-None-Match`."""
+class _Server:
+    """This file as a program, and where it listens."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, kind: str, *words: str) -> None:
         home.mkdir(parents=True, exist_ok=True)
-        self.port = _free_port()
-        settings = {"MOTO_ALLOW_NONEXISTENT_REGION": "true", "MOTO_PORT": str(self.port)}
-        self._daemon = Daemon(
-            [sys.executable, "-c", _SERVER, str(self.port)], home / "s3.txt", {**os.environ, **settings}
-        )
+        self.home, self.port = home, _free_port()
+        path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+        settings = {"PYTHONPATH": path, "MOTO_ALLOW_NONEXISTENT_REGION": "true", "MOTO_PORT": str(self.port)}
+        command = [sys.executable, "-m", "support.s3", kind, str(self.port), *words]
+        self._daemon = Daemon(command, home / f"{kind}.txt", {**os.environ, **settings})
 
     @property
     def endpoint(self) -> str:
@@ -66,14 +55,6 @@ class S3:
     @property
     def environment(self) -> Mapping[str, str]:
         return environment(self.endpoint)
-
-    def make_bucket(self, name: str) -> None:
-        httpx.put(f"{self.endpoint}/{name}").raise_for_status()
-
-    def keys(self, bucket: str) -> list[str]:
-        """Of all objects."""
-        answer = httpx.get(f"{self.endpoint}/{bucket}", params={"list-type": "2", "max-keys": "1000"})
-        return re.findall(r"<Key>([^<]+)</Key>", answer.raise_for_status().text)
 
     def _answers(self) -> bool:
         if not self._daemon.running:
@@ -91,6 +72,31 @@ class S3:
         self._daemon.stop()
 
 
+class S3(_Server):
+    """moto's server: it keeps objects in memory, and honours `If-None-Match`."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, "s3")
+
+    def make_bucket(self, name: str) -> None:
+        httpx.put(f"{self.endpoint}/{name}").raise_for_status()
+
+    def keys(self, bucket: str) -> list[str]:
+        """Of all objects."""
+        answer = httpx.get(f"{self.endpoint}/{bucket}", params={"list-type": "2", "max-keys": "1000"})
+        return re.findall(r"<Key>([^<]+)</Key>", answer.raise_for_status().text)
+
+
+@contextmanager
+def forgetful(s3: S3) -> Iterator[str]:
+    """The address of a server that is like the other, but puts an object whether there is one or not.
+
+    Two that make the same commit meet in it, so that neither has seen the other's.
+    """
+    with _Server(s3.home, "forgetful", str(s3.port)) as server:
+        yield server.endpoint
+
+
 def environment(endpoint: str) -> Mapping[str, str]:
     """What deltalake reads."""
     return {
@@ -102,16 +108,39 @@ def environment(endpoint: str) -> Mapping[str, str]:
     }
 
 
+def _free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+# What runs in the other processes.
+
+
+def serve(port: int) -> None:
+    """As `moto.server` does it, but one request at a time: moto looks whether there is an object and then puts one, and of two
+    threads both may have looked before either has put."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import run_simple
+
+    app, lock = DomainDispatcherApplication(create_backend_app), Lock()
+
+    def exclusive(environ: Any, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        with lock:
+            answer: Iterable[bytes] = app(environ, start_response)
+            return answer
+
+    run_simple("127.0.0.1", port, exclusive, threaded=True)
+
+
 class _Meetings:
-    """Has whoever puts a commit wait until another puts the same one: then neither has seen the other's. The first of a table has no other."""
+    """Has the first who makes a commit wait for the second."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._came: dict[str, Event] = {}
 
     def meet(self, path: str) -> None:
-        if not _COMMIT.search(path.partition("?")[0]):
-            return
         with self._lock:
             is_first = path not in self._came
             came = self._came.setdefault(path, Event())
@@ -121,9 +150,8 @@ class _Meetings:
             came.set()
 
 
-@contextmanager
-def forgetful(s3: S3) -> Iterator[str]:
-    """The address of a server that is like the other, but puts an object whether there is one or not; two that commit meet here."""
+def forget(port: int, there_port: int) -> None:
+    """Pass everything on but conditions."""
     meetings = _Meetings()
 
     class Handler(BaseHTTPRequestHandler):
@@ -132,9 +160,10 @@ def forgetful(s3: S3) -> Iterator[str]:
         def _pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name: text for name, text in self.headers.items() if name.lower() != "if-none-match"}
-            if self.command == "PUT":
-                meetings.meet(self.path)
-            there = http.client.HTTPConnection("127.0.0.1", s3.port, timeout=60)
+            key = self.path.partition("?")[0]
+            if self.command == "PUT" and _COMMIT.search(key):
+                meetings.meet(key)
+            there = http.client.HTTPConnection("127.0.0.1", there_port, timeout=60)
             there.request(self.command, self.path, body, headers)
             answer = there.getresponse()
             content = answer.read()
@@ -153,17 +182,11 @@ def forgetful(s3: S3) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 
 
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
+if __name__ == "__main__":
+    if sys.argv[1] == "s3":
+        serve(int(sys.argv[2]))
+    else:
+        forget(int(sys.argv[2]), int(sys.argv[3]))

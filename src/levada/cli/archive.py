@@ -284,7 +284,9 @@ def _keep(
         while keeping.active and time.monotonic() < until and not interrupted.wait(_SOON_S):
             pass  # a second Ctrl-C: at once; what is not committed is archived the next time
     everywhere.close()
-    if not as_json:
+    if as_json:
+        print_json({"event": "ended"})
+    else:
         print("archiving ended: what is archived is whole", flush=True)
 
 
