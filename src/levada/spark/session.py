@@ -16,10 +16,12 @@ What is different from Spark's defaults, and why:
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -38,6 +40,8 @@ STATE_STORES: Final = {
     "memory": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+#: For its shutdown hooks.
+_END_S: Final = 30.0
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -114,6 +118,19 @@ def _launch(log: Path | None, wanted: Mapping[str, str]) -> None:
             started["stderr"] = stack.enter_context(log.open("ab"))
         gateway = launch_gateway(settings_now, popen_kwargs=started)  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
+    atexit.register(_end, gateway.proc, os.getpid())
+
+
+def _end(process: subprocess.Popen[bytes], pid: int) -> None:
+    """Java ends when its stdin does, and takes a moment: whoever waits for us finds nothing left of it."""
+    if os.getpid() != pid:
+        return
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def settings(master: str) -> dict[str, str]:
