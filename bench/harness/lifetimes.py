@@ -11,7 +11,7 @@ from pathlib import Path
 from harness import load, ready
 from harness.brokers import Broker, Kind, cpu_seconds, directory, make, resident_mb, running
 from harness.rows import Row, Rows
-from support.kafka import free_port
+from support.ports import free_port
 
 
 def timed_start(broker: Broker) -> float:

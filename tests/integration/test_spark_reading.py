@@ -25,7 +25,7 @@ from levada.spark.subscription import Found, found
 from levada.testing import broker as levada_broker
 from levada.wire.answers import TopicPartition
 from levada.wire.blocking import BlockingClient
-from support.kafka import free_port
+from support.ports import free_port
 from support.spark_topics import NOW_MS, make_topic, numbered, put
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import http.client
 import os
 import re
-import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 
 from support.guard import Daemon
+from support.ports import free_port
 from support.wait import wait_until
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class _Server:
 
     def __init__(self, home: Path, kind: str, *words: str) -> None:
         home.mkdir(parents=True, exist_ok=True)
-        self.home, self.port = home, _free_port()
+        self.home, self.port = home, free_port()
         path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
         settings = {"PYTHONPATH": path, "MOTO_ALLOW_NONEXISTENT_REGION": "true", "MOTO_PORT": str(self.port)}
         command = [sys.executable, "-m", "support.s3", kind, str(self.port), *words]
@@ -106,12 +106,6 @@ def environment(endpoint: str) -> Mapping[str, str]:
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 # What runs in the other processes.

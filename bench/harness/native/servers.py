@@ -21,8 +21,9 @@ from typing import Literal, Protocol
 
 from harness.brokers import Durability, directory
 from support.jars import cache_dir
-from support.kafka import free_port, wait_for_port
+from support.kafka import wait_for_port
 from support.levada import LevadaBroker
+from support.ports import free_port
 
 Kind = Literal["nats", "redis", "levada"]
 KINDS: tuple[Kind, ...] = ("redis", "nats", "levada")

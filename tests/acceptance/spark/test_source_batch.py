@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from support.brokers import Broker
-from support.kafka import free_port
 from support.levada import LevadaBroker
+from support.ports import free_port
 from support.spark_topics import NOW_MS, Row, consumed, ends, fill, in_order, make_topic, numbered, put
 
 PARTITIONS = 2

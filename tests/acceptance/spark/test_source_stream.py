@@ -16,8 +16,8 @@ from pyspark.sql.streaming import StreamingQuery
 from levada.spark.losses import DELETED, Lost, lost_in
 from levada.wire.blocking import BlockingClient
 from support.brokers import Broker
-from support.kafka import free_port
 from support.levada import LevadaBroker
+from support.ports import free_port
 from support.spark_topics import make_topic, numbered, put
 from support.wait import wait_until
 
