@@ -169,8 +169,11 @@ def plot(comparison: Comparison, rows: Sequence[Row], path: Path) -> None:
             goal = row.target if row.more_is_better else 1 / row.target
             axis.plot([goal, goal], [place - 0.4, place + 0.4], color="black", linewidth=1.5)
     axis.set_xscale("log")
-    for each in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
-        each(FuncFormatter(lambda value, _place: f"{value:g}×" if f"{value:g}"[-1] in "125" or value == 3 else ""))
+    few = max(factors) / min(factors) < 100
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}×"))
+    axis.xaxis.set_minor_formatter(
+        FuncFormatter(lambda value, _place: f"{value:g}×" if few and f"{value:e}"[0] in "235" else "")
+    )
     axis.set_yticks(range(len(shown)), [f"{row.section}: {row.name} ({row.durability})" for row in shown], fontsize=7)
     axis.invert_yaxis()
     axis.axvline(1, color="black", linewidth=0.8)
