@@ -68,14 +68,16 @@ def parsed_ddl(ddl: str) -> Type:
 
 def check_json(ddl: str) -> None:
     """Whether JSON can be read as this. ValueError."""
-    _refuse_unreadable(parsed_ddl(ddl))
+    found = unreadable(parsed_ddl(ddl))
+    if found is not None:
+        raise ValueError(f"json cannot be read as {found.name}; say which fields there are with struct, or string")
 
 
-def _refuse_unreadable(kind: Type) -> None:
+def unreadable(kind: Type) -> Type | None:
+    """What JSON cannot be read as, of this and what lies in it."""
     if kind.name in ("map", "binary"):
-        raise ValueError(f"json cannot be read as {kind.name}; say which fields there are with struct, or string")
-    for _, part in kind.parts:
-        _refuse_unreadable(part)
+        return kind
+    return next((found for _, part in kind.parts if (found := unreadable(part)) is not None), None)
 
 
 class _Parser:

@@ -39,25 +39,26 @@ _NAMES: Final = {kind: name for name, kind in _PLAIN.items()}
 def struct_of(ddl: str) -> pa.StructType:
     """The type of a row: `a INT, b STRING` or `STRUCT<a: INT, b: STRING>`. WrongSchema."""
     try:
-        return _arrow(parsed_ddl(ddl))
+        return arrow_of(parsed_ddl(ddl))
     except ValueError as why:
         raise WrongSchema(
             f"the schema {ddl!r} cannot be read: {why}; an example is: id BIGINT, tags ARRAY<STRING>"
         ) from None
 
 
-def _arrow(kind: Type) -> pa.DataType:
+def arrow_of(kind: Type) -> pa.DataType:
+    """A type as Arrow has it."""
     match kind.name:
         case "decimal":
             return pa.decimal128(kind.digits, kind.scale)
         case "array":
             [(name, element)] = kind.parts
-            return pa.list_(pa.field(name, _arrow(element)))
+            return pa.list_(pa.field(name, arrow_of(element)))
         case "map":
             (_, key), (_, value) = kind.parts
-            return pa.map_(_arrow(key), _arrow(value))
+            return pa.map_(arrow_of(key), arrow_of(value))
         case "struct":
-            return pa.struct([pa.field(name, _arrow(part)) for name, part in kind.parts])
+            return pa.struct([pa.field(name, arrow_of(part)) for name, part in kind.parts])
     return _PLAIN[kind.name]
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from levada.spark.formats.ddl import WrongSchema, ddl_of, struct_of
+from levada.schemas import parsed_ddl, unreadable
+from levada.spark.formats.ddl import WrongSchema, arrow_of, ddl_of, struct_of
 from levada.spark.formats.plain import String
 from levada.spark.formats.reading import Read, salvaged
 
@@ -28,7 +29,9 @@ class Json:
 
     def __init__(self, schema: str) -> None:
         self.type = struct_of(schema)
-        _refuse_unreadable(self.type)
+        if (wrong := unreadable(parsed_ddl(schema))) is not None:
+            text = ddl_of(arrow_of(wrong))
+            raise WrongSchema(f"json cannot be read as {text}; say which fields there are with struct, or string")
         #: What the parser gives: it knows no dates.
         self._parsed = _dateless(self.type)
 
@@ -97,13 +100,3 @@ def _dateless(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, _dateless(field.type)) for field in kind])
     return kind
-
-
-def _refuse_unreadable(kind: pa.DataType) -> None:
-    if pa.types.is_map(kind) or pa.types.is_binary(kind):
-        raise WrongSchema(f"json cannot be read as {ddl_of(kind)}; say which fields there are with struct, or string")
-    if pa.types.is_list(kind):
-        _refuse_unreadable(kind.value_type)
-    elif pa.types.is_struct(kind):
-        for field in kind:
-            _refuse_unreadable(field.type)
