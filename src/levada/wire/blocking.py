@@ -37,6 +37,7 @@ class BlockingClient(Calls):
         super().__init__(bootstrap, ClientConfig(**settings))
         #: By address: a broker met as a bootstrap address and by its id is one connection.
         self._connections: dict[tuple[str, int], _Connection] = {}
+        self._closed = False
 
     def connect(self) -> Self:
         """Learn who is in the cluster. Unreachable, at once, when none of the bootstrap addresses answers."""
@@ -50,7 +51,8 @@ class BlockingClient(Calls):
         return BlockingTransactionalProducer(self, transactional_id, transaction_timeout_ms)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, for good."""
+        self._closed = True
         connections, self._connections = list(self._connections.values()), {}
         for connection in connections:
             connection.close("closed")
@@ -72,6 +74,9 @@ class BlockingClient(Calls):
         try:
             effect = next(steps)
             while True:
+                if self._closed:
+                    # Not said to the steps: they would try again.
+                    raise ConnectionLost("the client was closed; connect a new one")
                 try:
                     outcome = self._perform(effect)
                 except LevadaError as error:

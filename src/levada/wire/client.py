@@ -35,6 +35,7 @@ class Client(Calls):
         super().__init__(bootstrap, ClientConfig(**settings))
         #: By address: a broker met as a bootstrap address and by its id is one connection.
         self._connections: dict[tuple[str, int], asyncio.Task[_Connection]] = {}
+        self._closed = False
 
     async def connect(self) -> Self:
         """Learn who is in the cluster. Unreachable, at once, when none of the bootstrap addresses answers."""
@@ -48,7 +49,8 @@ class Client(Calls):
         return TransactionalProducer(self, transactional_id, transaction_timeout_ms)
 
     async def close(self) -> None:
-        """Close all connections. What is under way ends with ConnectionLost."""
+        """Close all connections, for good. What is under way ends with ConnectionLost."""
+        self._closed = True
         tasks, self._connections = list(self._connections.values()), {}
         for task in tasks:
             task.cancel()
@@ -73,6 +75,8 @@ class Client(Calls):
         try:
             effect = next(steps)
             while True:
+                # Not said to the steps: they would try again.
+                self._check_open()
                 try:
                     outcome = await self._perform(effect)
                 except LevadaError as error:
@@ -101,10 +105,21 @@ class Client(Calls):
         task = self._connections.get(address)
         if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().lost)):
             task = self._connections[address] = asyncio.create_task(_open(address, self.config))
-        # A caller that gives up does not take the connection from the others.
-        connection = await asyncio.shield(task)
+        try:
+            # A caller that gives up does not take the connection from the others.
+            connection = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and not caller.cancelling():
+                # `close` has cancelled the connection, and nobody the caller: he is not to end by it.
+                self._check_open()
+            raise
         self.cluster.features = connection.offer.features
         return connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionLost("the client was closed; connect a new one")
 
 
 class TransactionalProducer(TransactionalCalls):

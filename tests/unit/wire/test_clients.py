@@ -170,6 +170,41 @@ async def test_closing_ends_what_is_under_way(broker):
         await waiting
 
 
+async def test_closing_ends_those_who_wait_for_a_connection(broker):
+    """A CancelledError would end the task that waits, though nobody has cancelled it."""
+    client = await connect(broker.bootstrap)
+    broker.connections[0].shutdown(socket.SHUT_RDWR)
+    broker.replies[ApiKey.API_VERSIONS] = lambda _: STALL
+    await asyncio.sleep(0.05)
+    waiting = asyncio.create_task(client.request(KEY, {}))
+    await asyncio.sleep(0.05)
+    assert len(broker.connections) == 2
+    await client.close()
+    with pytest.raises(ConnectionLost, match="closed"):
+        await waiting
+
+
+async def test_who_is_cancelled_while_he_waits_for_a_connection_ends(broker):
+    broker.replies[ApiKey.API_VERSIONS] = lambda _: STALL
+    client = Client(broker.bootstrap)
+    waiting = asyncio.create_task(client.request(KEY, {}))
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await client.close()
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+async def test_a_client_that_was_closed_opens_nothing_any_more(kind, broker):
+    client = make_client(kind, broker.bootstrap)
+    await client.connect()
+    await client.close()
+    with pytest.raises(ConnectionLost, match="closed"):
+        await client.request(KEY, {})
+    assert len(broker.connections) == 1
+
+
 async def test_a_stalled_request_ends_those_behind_it_with_the_connection(broker):
     broker.replies[KEY] = lambda _: STALL
     async with Client(broker.bootstrap, request_timeout_ms=300) as client:
