@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from levada.client.refusals import is_passing, of_rpc, unreachable
-from levada.errors import InvalidRequest, LevadaError, Overloaded
+from levada.errors import ConnectionLost, InvalidRequest, LevadaError, Overloaded
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -92,6 +92,10 @@ class Channel:
             return await unary(request, timeout=timeout_s or self.timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
             raise of_rpc(error, self.address) from None
+        except asyncio.CancelledError:
+            if _is_told_to_end():
+                raise
+            raise ConnectionLost(f"the connection to {self.address} was closed") from None
 
     def stream(self, method: str, request: type[Any], answer: type[Any]) -> Stream:
         """Many requests and many answers over one call."""
@@ -135,24 +139,26 @@ class Stream:
     async def done_writing(self) -> None:
         try:
             await self._call.done_writing()
-        except (grpc.RpcError, asyncio.InvalidStateError) as error:
+        except (grpc.RpcError, asyncio.InvalidStateError, asyncio.CancelledError) as error:
             raise await self._why(error) from None
 
     def cancel(self) -> None:
         self._call.cancel()
 
     async def _why(self, error: BaseException) -> BaseException:
-        """A write says only that the call is over; the call says why.
-
-        Whoever writes or reads when the call is cancelled gets a CancelledError of gRPC's. It is not he who is to end, unless he was told so himself.
-        """
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        """A write says only that the call is over; the call says why."""
+        if isinstance(error, asyncio.CancelledError) and _is_told_to_end():
             return error
         if isinstance(error, grpc.aio.AioRpcError):
             return of_rpc(error, self._address)
         code = await self._call.code()
         return of_rpc(_Ended(code, await self._call.details(), await self._call.trailing_metadata()), self._address)
+
+
+def _is_told_to_end() -> bool:
+    """Whoever waits for a call that is cancelled gets a CancelledError of gRPC's. It is not he who is to end, unless he was told so himself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class _Ended(grpc.RpcError):

@@ -13,7 +13,7 @@ from typing import Protocol
 from levada.client.channel import STREAM, Backoff, Channel, Stream
 from levada.client.records import At
 from levada.client.refusals import is_passing, of_message
-from levada.client.tasks import end
+from levada.client.tasks import end, start
 from levada.errors import ConnectionLost, LevadaError
 from levada.v1 import stream_pb2 as pb
 
@@ -30,7 +30,7 @@ class Listener(Protocol):
         ...
 
     def ended(self, error: LevadaError) -> None:
-        """For good: the broker refuses the subscription."""
+        """For good: the broker refuses the subscription, or the feed has failed."""
         ...
 
 
@@ -52,7 +52,7 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="levada-feed")
+        self._task = start(self._run(), name="levada-feed", died=self._listener.ended)
 
     @property
     def is_connected(self) -> bool:
@@ -129,6 +129,8 @@ class Feed:
                     self._connected.set()
                     backoff.reset()
                     writing = asyncio.ensure_future(self._write(stream))
+                    # Without a writer there is no more to hear: the broker would take this consumer for gone.
+                    writing.add_done_callback(lambda _: stream.cancel())
                 self._hear(answer, first=first)
                 first = False
         finally:

@@ -12,7 +12,7 @@ from levada.client.lane import NOBODY, Identity
 from levada.client.lanes import Lanes
 from levada.client.parcel import Parcel
 from levada.client.parts import messages
-from levada.client.tasks import end
+from levada.client.tasks import end, start
 from levada.errors import ConnectionLost, LevadaError, RecordTooLarge
 from levada.v1 import stream_pb2 as pb
 
@@ -51,7 +51,7 @@ class Sender:
         self._lanes.add(parcels)
         self._work.set()
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="levada-sender")
+            self._task = start(self._run(), name="levada-sender", died=self._died)
 
     async def close(self) -> None:
         """Stop. What is not answered yet fails with ConnectionLost."""
@@ -61,6 +61,11 @@ class Sender:
         self._lanes.fail_all(
             ConnectionLost("the producer was closed before the broker had answered: the record may be stored or not")
         )
+
+    def _died(self, error: LevadaError) -> None:
+        """What comes next begins anew."""
+        self._task = None
+        self._lanes.fail_all(error)
 
     async def _run(self) -> None:
         while True:
@@ -99,6 +104,11 @@ class Sender:
                 await self._work.wait()
             hearing.result()
             raise ConnectionLost(f"the broker at {self._channel.address} ended the conversation")
+        except LevadaError:
+            if hearing.done():
+                # It is over because of what was heard; a write can only say that it is.
+                hearing.result()
+            raise
         finally:
             stream.cancel()
             await end(hearing)
@@ -120,6 +130,8 @@ class Sender:
                 self._backoff.reset()
         finally:
             watch.cancel()
+            # Who waits to write would wait for an answer that nobody reads any more.
+            stream.cancel()
 
     async def _watch(self, stream: Talk) -> None:
         """End the conversation when an answer is overdue. (A read cannot be given a time limit: it ends the call.)"""

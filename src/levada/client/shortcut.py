@@ -199,7 +199,6 @@ class Conversation:
         try:
             answer = await self._answer(*self._flying[0])
         except LevadaError as error:
-            # Who waits to write would wait for an answer that nobody reads any more.
             self._end(error)
             raise
         self._flying.popleft()

@@ -11,7 +11,7 @@ from typing import Final
 from levada.client.channel import STREAM, Backoff, Channel
 from levada.client.draft import Draft
 from levada.client.refusals import is_passing
-from levada.client.tasks import end
+from levada.client.tasks import end, start
 from levada.errors import ConnectionLost, LevadaError, TimedOut
 from levada.v1 import stream_pb2 as pb
 
@@ -40,15 +40,26 @@ class Spreader:
         topic = draft.topic
         self._lines.setdefault(topic, deque()).append((draft, count))
         if topic not in self._tasks:
-            self._tasks[topic] = asyncio.get_running_loop().create_task(self._run(topic), name="levada-spreader")
+            self._tasks[topic] = start(
+                self._run(topic), name="levada-spreader", died=lambda error: self._died(topic, error)
+            )
 
     async def close(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}
         await end(*tasks)
         error = ConnectionLost("the producer was closed before the record was sent")
-        for line in self._lines.values():
-            while line:
-                self._failed(line.popleft()[0], error)
+        for topic in self._lines:
+            self._fail(topic, error)
+
+    def _died(self, topic: str, error: LevadaError) -> None:
+        """What comes next begins anew."""
+        self._tasks.pop(topic, None)
+        self._fail(topic, error)
+
+    def _fail(self, topic: str, error: LevadaError) -> None:
+        line = self._lines[topic]
+        while line:
+            self._failed(line.popleft()[0], error)
 
     async def _run(self, topic: str) -> None:
         """Until the line is empty. Answers are used in the order of the drafts, whichever comes first."""

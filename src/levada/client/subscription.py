@@ -14,7 +14,7 @@ from levada.client.commits import Commits
 from levada.client.feed import Feed
 from levada.client.inbox import Inbox
 from levada.client.records import At
-from levada.client.tasks import end
+from levada.client.tasks import end, start
 from levada.client.track import Track
 from levada.client.wanted import OnChange, Wanted
 from levada.client.workers import Workers
@@ -54,7 +54,7 @@ class Subscription:
         work = [self._begin(), self._tell_changes()]
         if wanted.group and wanted.auto_commit:
             work.append(self.commits.store_often(wanted.auto_commit_ms))
-        self._tasks = [asyncio.ensure_future(each) for each in work]
+        self._tasks = [start(each, name="levada-subscription", died=self.ended) for each in work]
 
     async def _begin(self) -> None:
         try:
