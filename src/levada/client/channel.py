@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from levada.client.refusals import is_passing, of_rpc, unreachable
+from levada.client.tasks import is_told_to_end
 from levada.errors import ConnectionLost, InvalidRequest, LevadaError, Overloaded
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Channel:
         except grpc.RpcError as error:
             raise of_rpc(error, self.address) from None
         except asyncio.CancelledError:
-            if _is_told_to_end():
+            if is_told_to_end():
                 raise
             raise ConnectionLost(f"the connection to {self.address} was closed") from None
 
@@ -147,18 +148,12 @@ class Stream:
 
     async def _why(self, error: BaseException) -> BaseException:
         """A write says only that the call is over; the call says why."""
-        if isinstance(error, asyncio.CancelledError) and _is_told_to_end():
+        if isinstance(error, asyncio.CancelledError) and is_told_to_end():
             return error
         if isinstance(error, grpc.aio.AioRpcError):
             return of_rpc(error, self._address)
         code = await self._call.code()
         return of_rpc(_Ended(code, await self._call.details(), await self._call.trailing_metadata()), self._address)
-
-
-def _is_told_to_end() -> bool:
-    """Whoever waits for a call that is cancelled gets a CancelledError of gRPC's. It is not he who is to end, unless he was told so himself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class _Ended(grpc.RpcError):

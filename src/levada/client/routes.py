@@ -8,8 +8,8 @@ from typing import Final
 
 from levada.client.channel import STREAM, Channel
 from levada.client.route import Route
-from levada.client.tasks import end
-from levada.errors import UnknownTopic
+from levada.client.tasks import end, is_told_to_end
+from levada.errors import ConnectionLost, UnknownTopic
 from levada.v1 import stream_pb2 as pb
 
 #: A setting that was altered is noticed after so long at the latest; that a topic has grown, with the next answer.
@@ -48,7 +48,12 @@ class Routes:
         if task is None:
             task = self._asking[topic] = asyncio.ensure_future(self._ask(topic))
             task.add_done_callback(lambda done: self._done(topic, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if is_told_to_end():
+                raise
+            raise ConnectionLost(f"topic {topic}: the client was closed while the broker was asked about it") from None
 
     def doubt(self, topic: str) -> None:
         """Something may have changed: ask, and go on with what is known meanwhile. For the loop's own thread."""

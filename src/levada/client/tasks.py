@@ -34,6 +34,12 @@ def start(work: Coroutine[Any, Any, None], *, name: str, died: Callable[[LevadaE
     return task
 
 
+def is_told_to_end() -> bool:
+    """Whoever waits for something that is cancelled gets a CancelledError. It is not he who is to end, unless he was told so himself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def end(*tasks: asyncio.Future[Any]) -> None:
     """Cancel these and wait until they are over, whatever they raise.
 
