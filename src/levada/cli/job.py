@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from levada.cli import job_told as told
-from levada.cli.job_run import NOT_WHOLE, NOTHING_DONE, Place, need_another, need_identity, place_said
+from levada.cli.job_run import NOT_WHOLE, NOTHING_DONE, Place, words
 from levada.cli.output import print_json
-from levada.cli.session import AsJson, WrongUsage
+from levada.cli.session import AsJson
 from levada.cli.spark import DEFAULT_HOME, DEFAULT_MASTER, Bootstrap, Home, Master, SparkServer, Verbose
 
 app = typer.Typer(
@@ -84,25 +83,23 @@ def replay(
 
       levada job replay orders orders-copy --keep-partitions --keep-timestamps
     """
-    need_another(source, target, "DEST")
-    if rate is not None and not 0 < rate < math.inf:
-        raise WrongUsage(f"--rate {rate:g}: must be more than 0 records a second")
-    from_, to = place_said(start, "--from"), place_said(end, "--to")
-    place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
-    from levada.spark.jobs import replay as job
+    with words():
+        from levada.spark.jobs import replay as job
+        from levada.spark.jobs.extent import where
 
-    wanted = job.Replay(
-        source=source,
-        target=target,
-        start=from_,
-        end=to,
-        rate=rate,
-        keep_partitions=keep_partitions,
-        keep_timestamps=keep_timestamps,
-        again=again,
-        batch_rows=batch,
-        skip_lost=skip_lost,
-    )
+        wanted = job.Replay(
+            source=source,
+            target=target,
+            start=where(start, "--from"),
+            end=where(end, "--to"),
+            rate=rate,
+            keep_partitions=keep_partitions,
+            keep_timestamps=keep_timestamps,
+            again=again,
+            batch_rows=batch,
+            skip_lost=skip_lost,
+        )
+    place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     _, done = place.run(f"levada replay {source}", lambda client: job.prepare(client, wanted), job.replay)
     if as_json:
         lost = [one.to_json() for one in done.lost]
@@ -142,11 +139,11 @@ def repartition(
 
       levada job repartition orders -p 2 --into orders-small
     """
-    need_another(topic, into, "--into")
-    place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
-    from levada.spark.jobs import repartition as job
+    with words():
+        from levada.spark.jobs import repartition as job
 
-    wanted = job.Repartition(topic=topic, partitions=partitions, into=into, batch_rows=batch, finish=finish)
+        wanted = job.Repartition(topic=topic, partitions=partitions, into=into, batch_rows=batch, finish=finish)
+    place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     ready, done = place.run(f"levada repartition {topic}", lambda client: job.prepare(client, wanted), job.repartition)
     if as_json:
         groups = [one._asdict() for one in done.groups]
@@ -181,12 +178,11 @@ def dedup(
 
       levada job dedup orders --into orders-clean --by '$.order.id'
     """
-    need_another(topic, into, "--into")
-    need_identity(by)
-    place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
-    from levada.spark.jobs import dedup as job
+    with words():
+        from levada.spark.jobs import dedup as job
 
-    wanted = job.Dedup(topic=topic, into=into, by=by, batch_rows=batch, skip_lost=skip_lost)
+        wanted = job.Dedup(topic=topic, into=into, by=by, batch_rows=batch, skip_lost=skip_lost)
+    place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     _, done = place.run(f"levada dedup {topic}", lambda client: job.prepare(client, wanted), job.dedup)
     if as_json:
         lost = [one.to_json() for one in done.lost]
@@ -221,16 +217,12 @@ def snapshot(
 
       levada job snapshot accounts --at 2026-01-31T00:00:00Z --into accounts-january
     """
-    if (to is None) == (into is None):
-        raise WrongUsage("one of --to PATH and --into TOPIC is needed")
-    need_another(topic, into, "--into")
-    moment = place_said(at, "--at")
-    place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
-    from levada.spark.jobs import snapshot as job
+    with words():
+        from levada.spark.jobs import snapshot as job
+        from levada.spark.jobs.extent import where
 
-    if form is not None and form not in job.FORMS:
-        raise WrongUsage(f"--format {form!r}: must be {', '.join(job.FORMS)}")
-    wanted = job.Snapshot(topic=topic, at=moment, to=to, form=form, into=into)
+        wanted = job.Snapshot(topic=topic, at=where(at, "--at"), to=to, form=cast(Any, form), into=into)
+    place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     _, done = place.run(
         f"levada snapshot {topic}",
         lambda client: job.prepare(client, wanted),
@@ -271,13 +263,13 @@ def audit(
 
       levada job audit orders --by payload --report orders.html --json
     """
-    from_, to = place_said(start, "--from"), place_said(end, "--to")
-    need_identity(by)
-    place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
-    from levada.spark.jobs.audit import audit as job
-    from levada.spark.jobs.audit.findings import findings, verdict
+    with words():
+        from levada.spark.jobs.audit import audit as job
+        from levada.spark.jobs.audit.findings import findings, verdict
+        from levada.spark.jobs.extent import where
 
-    wanted = job.Audit(topic=topic, start=from_, end=to, by=by)
+        wanted = job.Audit(topic=topic, start=where(start, "--from"), end=where(end, "--to"), by=by)
+    place = Place(master, bootstrap, server, option, as_json=as_json, verbose=verbose)
     _, figures = place.run(
         f"levada audit {topic}",
         lambda client: job.prepare(client, wanted),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from levada.cli.pairs import pairs
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from levada.cli.job_view import Hidden
-    from levada.spark.jobs.extent import Where
     from levada.spark.jobs.frames import Connection
     from levada.wire.blocking import BlockingClient
 
@@ -86,29 +86,11 @@ class Place:
                         return ready, work(spark, client, self.connection, ready, shown)
 
 
-def place_said(text: str, option: str) -> Where:
-    from levada.spark.jobs.extent import where
-
-    try:
-        return where(text, option)
-    except InvalidRequest as error:
-        raise WrongUsage(str(error)) from None
-
-
-def need_identity(by: str | None) -> None:
-    """WrongUsage where --by says nothing that a record could be told by."""
-    if by is None:
-        return
+@contextmanager
+def words() -> Iterator[None]:
+    """What a job cannot do by its words alone is wrong usage, and is said before anything is looked at."""
     need_spark()
-    from levada.spark.jobs.first import identity
-
     try:
-        identity(by)
+        yield
     except InvalidRequest as error:
         raise WrongUsage(str(error)) from None
-
-
-def need_another(source: str, target: str | None, option: str) -> None:
-    """WrongUsage where a job would write to what it reads."""
-    if source == target:
-        raise WrongUsage(f"{option} {target}: it is the source itself; name another topic")

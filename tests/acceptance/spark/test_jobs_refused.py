@@ -29,8 +29,6 @@ def orders(levada: LevadaBroker) -> str:
     ("wanted", "error", "said"),
     [
         (replay.Replay(source="refused-order", target="x"), UnknownTopic, "did you mean refused-orders"),
-        (replay.Replay(source="refused-orders", target="refused-orders"), InvalidRequest, "it is the source itself"),
-        (replay.Replay(source="refused-orders", target="x", rate=0), InvalidRequest, "--rate 0"),
         (
             replay.Replay(source="refused-orders", target="x", start="latest", end=0),
             InvalidRequest,
@@ -62,9 +60,7 @@ def orders(levada: LevadaBroker) -> str:
             InvalidRequest,
             "has records that this job has not written",
         ),
-        (dedup.Dedup(topic="refused-orders", into="x", by="colour"), InvalidRequest, "--by 'colour': must be id"),
         (dedup.Dedup(topic="refused-orders", into="refused-two"), InvalidRequest, "it needs as many"),
-        (snapshot.Snapshot(topic="refused-orders"), InvalidRequest, "one of --to PATH and --into TOPIC"),
         (snapshot.Snapshot(topic="refused-orders", to="/tmp"), InvalidRequest, "it is there already"),
         (audit.Audit(topic="nothing-like-it"), UnknownTopic, "there is no topic 'nothing-like-it'"),
     ],
@@ -116,6 +112,9 @@ def test_nothing_can_be_removed_from_a_target_and_one_that_could_lose_records_is
         (["audit", "refused-orders", "--by", "colour"], 2, "--by 'colour': must be id"),
         (["replay", "refused-orders", "refused-orders"], 2, "it is the source itself"),
         (["replay", "refused-orders", "x", "--rate", "nan"], 2, "--rate nan: must be more than 0"),
+        (["repartition", "refused-orders", "-p", "2", "--into", "refused-orders"], 2, "it is the source itself"),
+        (["dedup", "refused-orders", "--into", "x", "--by", "colour"], 2, "--by 'colour': must be id"),
+        (["snapshot", "refused-orders"], 2, "one of --to PATH and --into TOPIC"),
     ],
 )
 def test_the_command_says_so_and_starts_no_spark(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from levada.errors import InvalidRequest
 from levada.spark.jobs.extent import History, Offsets, Ranges, between, size
+from levada.spark.jobs.first import Identity, identity
 from levada.spark.jobs.frames import PLACE, Connection, history, what_is_left, write
 from levada.spark.jobs.ledger import Step, noted
 from levada.spark.jobs.remains import Remains, refuse_lost
@@ -18,13 +19,15 @@ from levada.spark.losses import Lost
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from levada.spark.jobs.first import Identity
     from levada.wire.blocking import BlockingClient
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dedup:
-    """What is wanted. Without `by`, what the topic's own dedup goes by, and the message's id where it has none."""
+    """What is wanted. Without `by`, what the topic's own dedup goes by, and the message's id where it has none.
+
+    InvalidRequest where it contradicts itself.
+    """
 
     topic: str
     into: str
@@ -32,6 +35,11 @@ class Dedup:
     batch_rows: int | None = None
     #: Go on behind what was deleted before it was copied.
     skip_lost: bool = False
+
+    def __post_init__(self) -> None:
+        other_than(self.topic, self.into, "--into")
+        if self.by is not None:
+            identity(self.by)
 
 
 class Ready(NamedTuple):
@@ -69,10 +77,7 @@ class Deduplicated(NamedTuple):
 
 def prepare(client: BlockingClient, wanted: Dedup) -> Ready:
     """Look at everything, and make the target where it is missing. Nothing has been made where this raises."""
-    from levada.spark.jobs.first import identity
-
     source = need(client, wanted.topic)
-    other_than(source, wanted.into, "--into")
     topics_own = source.setting("levada.dedup")
     said = wanted.by or (topics_own if topics_own != "off" else "id")
     by = identity(said)

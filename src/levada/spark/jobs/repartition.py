@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Repartition:
-    """What is wanted."""
+    """What is wanted. InvalidRequest where it contradicts itself."""
 
     topic: str
     partitions: int
@@ -40,6 +40,9 @@ class Repartition:
     batch_rows: int | None = None
     #: Give the target the source's settings, once it has everything and all groups are placed.
     finish: bool = False
+
+    def __post_init__(self) -> None:
+        other_than(self.topic, self.into, "--into")
 
     @property
     def target(self) -> str:
@@ -83,7 +86,6 @@ class Repartitioned(NamedTuple):
 def prepare(client: BlockingClient, wanted: Repartition) -> Ready:
     """Look at everything, and make the target where it is missing. Nothing has been made where this raises."""
     source = need(client, wanted.topic)
-    other_than(source, wanted.target, "--into")
     found = History(client, source.name, source.partitions)
     target = find(client, wanted.target)
     if target is not None and target.partitions != wanted.partitions:

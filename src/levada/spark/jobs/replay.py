@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """What is wanted."""
+    """What is wanted. InvalidRequest where it contradicts itself."""
 
     source: str
     target: str
@@ -39,6 +39,11 @@ class Replay:
     batch_rows: int | None = None
     #: Go on behind what was deleted before it was copied.
     skip_lost: bool = False
+
+    def __post_init__(self) -> None:
+        other_than(self.source, self.target, "DEST")
+        if self.rate is not None and not 0 < self.rate < math.inf:
+            raise InvalidRequest(f"--rate {self.rate:g}: must be more than 0 records a second")
 
 
 class Ready(NamedTuple):
@@ -75,9 +80,6 @@ def replayed(records: DataFrame, *, keep_partitions: bool, keep_timestamps: bool
 def prepare(client: BlockingClient, wanted: Replay) -> Ready:
     """Look at everything, and make the target where it is missing. Nothing has been made where this raises."""
     source = need(client, wanted.source)
-    other_than(source, wanted.target, "DEST")
-    if wanted.rate is not None and not 0 < wanted.rate < math.inf:
-        raise InvalidRequest(f"--rate {wanted.rate:g}: must be more than 0 records a second")
     found = History(client, source.name, source.partitions)
     starts, ends = found.resolve(wanted.start, "--from"), found.resolve(wanted.end, "--to")
     behind = [p for p in starts if starts[p] > ends[p]]

@@ -26,13 +26,20 @@ FORMS: Final[tuple[Form, ...]] = ("parquet", "delta", "csv")
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What is wanted: one of `to` and `into`."""
+    """What is wanted: one of `to` and `into`. InvalidRequest where it contradicts itself."""
 
     topic: str
     at: Where = "latest"
     to: str | None = None
     form: Form | None = None
     into: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.to is None) == (self.into is None):
+            raise InvalidRequest("one of --to PATH and --into TOPIC is needed")
+        other_than(self.topic, self.into, "--into")
+        if self.form is not None and self.form not in FORMS:
+            raise InvalidRequest(f"--format {self.form!r}: must be {', '.join(FORMS)}")
 
 
 class Ready(NamedTuple):
@@ -78,8 +85,6 @@ def refuse_what_is_there(path: str, form: Form) -> None:
 
 def prepare(client: BlockingClient, wanted: Snapshot) -> Ready:
     """Look at everything. Nothing has been made where this raises."""
-    if (wanted.to is None) == (wanted.into is None):
-        raise InvalidRequest("one of --to PATH and --into TOPIC is needed")
     source = need(client, wanted.topic)
     found = History(client, source.name, source.partitions)
     ends = found.resolve(wanted.at, "--at")
@@ -88,7 +93,6 @@ def prepare(client: BlockingClient, wanted: Snapshot) -> Ready:
         refuse_what_is_there(wanted.to, form)
         return Ready(source, None, False, wanted.to, form, found.starts, ends)
     assert wanted.into is not None
-    other_than(source, wanted.into, "--into")
     target = find(client, wanted.into)
     made = target is None
     if target is None:

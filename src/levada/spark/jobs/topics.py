@@ -123,9 +123,9 @@ def release(client: BlockingClient, target: Topic, source: Topic) -> None:
         client.alter_configs(target.name, changes)
 
 
-def other_than(source: Topic, target: str, option: str) -> None:
+def other_than(source: str, target: str | None, option: str) -> None:
     """InvalidRequest where a job would write to what it reads."""
-    if source.name == target:
+    if source == target:
         raise InvalidRequest(f"{option} {target}: it is the source itself; name another topic")
 
 

@@ -22,6 +22,7 @@ from levada.spark.jobs.audit.figures import (
 )
 from levada.spark.jobs.audit.tally import Tally
 from levada.spark.jobs.extent import History, Offsets, Where, between, size
+from levada.spark.jobs.first import Identity, identity
 from levada.spark.jobs.frames import PLACE, Connection, history
 from levada.spark.jobs.running import Teller
 from levada.spark.jobs.topics import Topic, need
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from levada.spark.jobs.audit.scan import Part, Seen
-    from levada.spark.jobs.first import Identity
     from levada.wire.blocking import BlockingClient
 
 #: Of each kind of hole, so many are told.
@@ -51,12 +51,19 @@ _STEPS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """What is wanted. Without `by`, repeats are told as the topic's own dedup tells them, and by the message's id where it has none."""
+    """What is wanted. Without `by`, repeats are told as the topic's own dedup tells them, and by the message's id where it has none.
+
+    InvalidRequest where it contradicts itself.
+    """
 
     topic: str
     start: Where = "earliest"
     end: Where = "latest"
     by: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.by is not None:
+            identity(self.by)
 
 
 class Ready(NamedTuple):
@@ -78,8 +85,6 @@ class Ready(NamedTuple):
 
 def prepare(client: BlockingClient, wanted: Audit) -> Ready:
     """Look at everything."""
-    from levada.spark.jobs.first import identity
-
     source = need(client, wanted.topic)
     own = source.setting("levada.dedup")
     said = wanted.by or (own if own != "off" else "id")
