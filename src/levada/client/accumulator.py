@@ -36,6 +36,7 @@ class Accumulator:
         self.lock = threading.Lock()
         self.buffer_bytes = buffer_bytes
         self.buffered = 0
+        self._closed = False
         #: The size of what there was no room for.
         self._refused = 0
         self._batch_bytes = batch_bytes
@@ -60,6 +61,8 @@ class Accumulator:
     def add(self, route: Route, partition: int, row: Row, size: int) -> tuple[Draft, int] | None:
         """Put a record with the others of its partition: its draft and place. None where there is no room now."""
         with self.lock:
+            if self._closed:
+                return None
             if self.buffered + size > self.buffer_bytes and self.buffered:
                 self._refused = size
                 return None
@@ -83,6 +86,8 @@ class Accumulator:
         Whoever calls has made sure that each of the values fits into a batch.
         """
         with self.lock:
+            if self._closed:
+                return None
             room = self.buffer_bytes - self.buffered
             if room <= 0:
                 self._refused = 1
@@ -157,6 +162,11 @@ class Accumulator:
                     self._full.append(self._open.pop(where))
             full, self._full = self._full, deque()
         return list(full)
+
+    def close(self) -> None:
+        """Take nothing more. What was taken can still be collected."""
+        with self.lock:
+            self._closed = True
 
     def release(self, size: int) -> None:
         """The broker has answered for so many bytes."""

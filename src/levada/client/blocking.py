@@ -17,7 +17,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from levada.client import forks
 from levada.errors import InvalidRequest
@@ -63,10 +63,20 @@ class LoopThread:
                 "a blocking call was made on the client's own thread, in a callback of a delivery perhaps: it would wait for "
                 "itself. Hand the work to a thread of your own"
             )
-        return _Errand(work, self.loop).outcome()
+        loop = self.loop
+        if self._thread is not None and not self._thread.is_alive():
+            work.close()
+            raise InvalidRequest("the thread of this process's clients has ended; start a new process")
+        return _Errand(work, loop).outcome()
 
     def forked(self) -> None:
         self._forked = True
+
+
+class _Raised(NamedTuple):
+    """What a coroutine raised."""
+
+    error: BaseException
 
 
 class _Errand(Generic[T]):
@@ -79,14 +89,22 @@ class _Errand(Generic[T]):
     def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
         self._work = work
         self._loop = loop
-        self._task: asyncio.Task[T] | None = None
+        self._task: asyncio.Task[T | _Raised] | None = None
         self._latch = threading.Lock()
         self._latch.acquire()
         loop.call_soon_threadsafe(self._begin)
 
     def _begin(self) -> None:
-        self._task = self._loop.create_task(self._work)
+        self._task = self._loop.create_task(self._run())
         self._task.add_done_callback(lambda _: self._latch.release())
+
+    async def _run(self) -> T | _Raised:
+        try:
+            return await self._work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # raised here, sys.exit of a handler would end the loop and its thread
+            return _Raised(error)
 
     def outcome(self) -> T:
         try:
@@ -95,7 +113,10 @@ class _Errand(Generic[T]):
             self._loop.call_soon_threadsafe(self._cancel)
             raise
         assert self._task is not None
-        return self._task.result()
+        outcome = self._task.result()
+        if isinstance(outcome, _Raised):
+            raise outcome.error
+        return outcome
 
     def _cancel(self) -> None:
         if self._task is not None:

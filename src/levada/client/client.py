@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal, Self
-from weakref import WeakSet
 
 from levada.client import forks
 from levada.client.channel import Channel
@@ -38,7 +38,8 @@ class AsyncClient:
         self._channel = Channel(address, timeout_ms=timeout_ms, client_id=client_id)
         self._routes = Routes(self._channel)
         self._shortcut = Shortcut(self._channel)
-        self._made: WeakSet[AsyncProducer | AsyncConsumer] = WeakSet()
+        #: Until they are closed: what a producer was given is sent, also where nobody holds it any more.
+        self._made: set[AsyncProducer | AsyncConsumer] = set()
         self._closed = False
         #: Topics, groups, the cluster.
         self.manager = AsyncManager(self._channel)
@@ -90,6 +91,7 @@ class AsyncClient:
             max_block_ms=max_block_ms,
             delivery_timeout_ms=delivery_timeout_ms,
             request_timeout_ms=request_timeout_ms,
+            gone=self._made.discard,
         )
         self._made.add(producer)
         return producer
@@ -145,6 +147,7 @@ class AsyncClient:
                 on_assigned=on_assigned,
                 on_revoked=on_revoked,
             ),
+            gone=self._made.discard,
         )
         self._made.add(made)
         return made
@@ -190,12 +193,10 @@ class AsyncClient:
         if self._closed:
             return
         self._closed = True
-        try:
+        async with AsyncExitStack() as stack:
+            for each in (self._channel, self._shortcut, self._routes):
+                stack.push_async_callback(each.close)
             failures = await asyncio.gather(*(each.close() for each in list(self._made)), return_exceptions=True)
-        finally:
-            await self._routes.close()
-            await self._shortcut.close()
-            await self._channel.close()
         for failure in failures:
             if isinstance(failure, BaseException):
                 raise failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -40,8 +40,10 @@ class AsyncConsumer:
     A partition whose log is damaged is read up to there; then reading raises DamagedLog, once. Whoever reads on gets the others.
     """
 
-    def __init__(self, channel: Channel, wanted: Wanted) -> None:
+    def __init__(self, channel: Channel, wanted: Wanted, *, gone: Callable[[AsyncConsumer], None]) -> None:
+        """`gone` is called when it is closed."""
         wanted.check()
+        self._gone = gone
         self._channel = channel
         self._wanted = wanted
         self._opener = Opener(wanted.key, wanted.value, committed_only=wanted.read_committed)
@@ -51,7 +53,7 @@ class AsyncConsumer:
         self._workers: Workers | None = None
         self._stopped = False
         self._closed: str | None = None
-        self._run_over = asyncio.Event()
+        self._over = asyncio.Event()
         #: Commits that nobody waits for.
         self._commits: set[asyncio.Task[None]] = set()
 
@@ -144,13 +146,15 @@ class AsyncConsumer:
                 await subscription.news()
         finally:
             try:
-                self._inbox.put_back(await pool.close())
+                await pool.close()
             finally:
+                # Also where this is cancelled once more: what no handler has had is there for whoever reads on.
+                self._inbox.put_back(pool.left)
                 self._workers = subscription.workers = None
                 self._stopped = False
-            if self._closed is not None:
-                await self._end()
-            elif self._commits_by_itself:
+                if self._closed is not None:
+                    await self._end()
+            if self._closed is None and self._commits_by_itself:
                 await subscription.commits.store_quietly(self._inbox.finished())
         pool.check()
 
@@ -275,14 +279,16 @@ class AsyncConsumer:
     # The end
 
     async def close(self, *, all_done: bool = True) -> None:
-        """Commit what was handed out (with auto_commit), leave the group, and stop. A second call does nothing.
+        """Commit what was handed out (with auto_commit), leave the group, and stop. A second call waits for the first.
 
         With all_done=False the record that is in hand is not done with, and comes again. A `run` is ended in order: close waits
         for that, unless a handler has called it.
         """
-        if self._closed is not None:
-            return
         pool = self._workers
+        if self._closed is not None:
+            if pool is None or not pool.is_asked_from_a_handler:
+                await self._over.wait()
+            return
         if all_done and pool is None:
             self._inbox.settle()
         self._closed = "the consumer is closed"
@@ -291,7 +297,7 @@ class AsyncConsumer:
             return
         self.stop()
         if not pool.is_asked_from_a_handler:
-            await self._run_over.wait()
+            await self._over.wait()
 
     async def _end(self) -> None:
         commits = self._subscription.commits
@@ -301,9 +307,14 @@ class AsyncConsumer:
             if self._commits_by_itself:
                 await commits.store_quietly(self._inbox.finished(), timeout_s=commits.patience_s)
         finally:
-            await end(*self._commits)
-            await self._subscription.close()
-            self._run_over.set()
+            try:
+                await end(*self._commits)
+            finally:
+                try:
+                    await self._subscription.close()
+                finally:
+                    self._over.set()
+                    self._gone(self)
 
     @property
     def _commits_by_itself(self) -> bool:
@@ -313,6 +324,7 @@ class AsyncConsumer:
 
     def forked(self) -> None:
         self._closed = FORKED
+        self._over.set()
 
     async def __aenter__(self) -> Self:
         try:

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from levada.client import forks
+from levada.client.complaints import complain
 from levada.client.records import Position
 from levada.errors import InvalidRequest, LevadaError, TimedOut
 from levada.records.pack import Row
 
 if TYPE_CHECKING:
     from levada.client.delivery import Delivery
-
-Callback = Callable[["Delivery"], object]
 
 
 class Landed:
@@ -46,6 +46,7 @@ class Draft:
     """Filled by whoever publishes, under the accumulator's lock; settled on the loop's thread."""
 
     __slots__ = (
+        "_born",
         "_callbacks",
         "_futures",
         "_hurry",
@@ -92,7 +93,8 @@ class Draft:
         #: Held until it is done. An Event would do the same in Python, at 20 µs a wait.
         self._latch: threading.Lock | None = None
         self._futures: list[asyncio.Future[None]] | None = None
-        self._callbacks: list[tuple[Delivery, Callback]] | None = None
+        self._callbacks: list[tuple[Delivery | None, Callable[[Any], object]]] | None = None
+        self._born = forks.count
 
     def __len__(self) -> int:
         return len(self.records)
@@ -131,8 +133,7 @@ class Draft:
         if latch is not None:
             latch.release()
         for future in futures or ():
-            if not future.done():
-                future.set_result(None)
+            _release(future)
         for delivery, callback in callbacks or ():
             call(callback, delivery)
 
@@ -156,6 +157,8 @@ class Draft:
         """Block until it is done, and have it sent now. TimedOut; InvalidRequest on the thread that would have to send it."""
         if self.done:
             return
+        if self._born != forks.count:
+            raise InvalidRequest(forks.FORKED)
         if threading.get_ident() == self.loop_thread:
             raise InvalidRequest(
                 "result() would block the event loop that sends the record: await the delivery instead"
@@ -174,10 +177,14 @@ class Draft:
         latch.release()
 
     def future(self) -> asyncio.Future[None]:
-        """Done when the draft is. For the loop's own thread."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the draft is. For whoever awaits, on the loop that sends it or on another."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         if self.done:
             future.set_result(None)
+            return future
+        if threading.get_ident() != self.loop_thread:
+            self.tell(None, lambda _: loop.call_soon_threadsafe(_release, future))
             return future
         if self._futures is None:
             self._futures = []
@@ -190,7 +197,7 @@ class Draft:
             self.hurried = True
             self._hurry(self)
 
-    def tell(self, delivery: Delivery, callback: Callback) -> None:
+    def tell(self, delivery: Delivery | None, callback: Callable[[Any], object]) -> None:
         """Call back when it is done, on the loop's thread; at once if it is."""
         with self._lock:
             if not self.done:
@@ -201,14 +208,19 @@ class Draft:
         call(callback, delivery)
 
 
-def call(callback: Callback, *arguments: Any) -> None:
+def _release(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def call(callback: Callable[..., object], *arguments: Any) -> None:
     """A user's callback must not stop the producer: what it raises is logged."""
     try:
         callback(*arguments)
-    except Exception:
-        import structlog
-
-        structlog.get_logger("levada.client").exception("callback failed", callback=repr(callback))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit would end the thread of all clients, a CancelledError the task that sends
+        complain("callback failed", error, callback=repr(callback))
 
 
 def deadline_in(timeout_ms: int) -> float:

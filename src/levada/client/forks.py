@@ -19,6 +19,8 @@ class Forkable(Protocol):
 
 
 _known: Final[WeakSet[Forkable]] = WeakSet()
+#: How often this process, or the one it was forked from, has forked.
+count = 0
 
 
 def watch(thing: Forkable) -> None:
@@ -27,6 +29,8 @@ def watch(thing: Forkable) -> None:
 
 
 def _tell() -> None:
+    global count
+    count += 1
     for thing in list(_known):
         thing.forked()
 

@@ -55,6 +55,8 @@ class Inbox:
     def leave(self, ats: Iterable[At]) -> None:
         """These are to be somebody else's: hand out no more of them."""
         for at in ats:
+            if at in self.leaving:  # it came back while it was still being handed over
+                self.leaving[at].gone()
             track = self.leaving[at] = self.tracks.pop(at)
             track.is_leaving = True
 

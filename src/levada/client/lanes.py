@@ -164,10 +164,10 @@ class Lanes:
             passing = is_passing(error) and parcel.deadline > now
             together = len(parcels) > 1
             lane.refused(parcel, error, together=together)
-            if together:
-                # One of them was meant. The others may even be stored: each asks again for itself.
-                lane.again(parcel, self._not_before(error, now))
-            elif passing or lane.follows_a_refusal(error):
+            # Of those that were refused together one was meant. The others may even be stored: each asks again for itself, if by its
+            # sequence the broker knows it again.
+            again = self._acks != pb.ACKS_NONE if together else passing or lane.follows_a_refusal(error)
+            if again:
                 lane.again(parcel, self._not_before(error, now))
             else:
                 self._doubted(lane.topic)

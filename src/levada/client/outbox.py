@@ -121,9 +121,11 @@ class Outbox:
         self._linger_none()
         if self._timer is not None:
             self._timer.cancel()
-        await self._spreader.close()
-        await self._sender.close()
-        self._answered(0)
+        try:
+            await self._spreader.close()
+        finally:
+            await self._sender.close()
+            self._answered(0)
 
     # From the accumulator to the sender
 

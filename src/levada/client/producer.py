@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -60,7 +61,9 @@ class AsyncProducer:
         max_block_ms: int,
         delivery_timeout_ms: int,
         request_timeout_ms: int,
+        gone: Callable[[AsyncProducer], None],
     ) -> None:
+        """`gone` is called when it is closed."""
         if acks not in _ACKS:
             raise InvalidRequest(f"acks is {acks!r}; it must be one of {', '.join(map(repr, _ACKS))}")
         for name, number in (("batch_bytes", batch_bytes), ("buffer_bytes", buffer_bytes), ("max_block_ms", max_block_ms + 1),
@@ -86,6 +89,8 @@ class AsyncProducer:
         )
         self._accumulator = self._outbox.accumulator
         self._closed: str | None = None
+        self._over = asyncio.Event()
+        self._gone = gone
 
     # Publishing
 
@@ -247,18 +252,28 @@ class AsyncProducer:
         await self._outbox.flush(timeout)
 
     async def close(self, timeout: float | None = None) -> None:
-        """Flush, then stop. After `timeout` seconds what is left fails with ConnectionLost. A second call does nothing."""
+        """Take no more, flush, then stop. After `timeout` seconds what is left fails with ConnectionLost.
+
+        A second call waits for the first, and does nothing else.
+        """
         if self._closed is not None:
+            await self._over.wait()
             return
+        self._closed = "the producer is closed"
+        self._accumulator.close()
         try:
             await self.flush(timeout)
         finally:
-            self._closed = "the producer is closed"
-            await self._outbox.close()
+            try:
+                await self._outbox.close()
+            finally:
+                self._over.set()
+                self._gone(self)
 
     def forked(self) -> None:
         """This is another process now: the connection belongs to the one that made it."""
         self._closed = FORKED
+        self._over.set()
 
     async def __aenter__(self) -> Self:
         return self

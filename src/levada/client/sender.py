@@ -12,7 +12,7 @@ from levada.client.lane import NOBODY, Identity
 from levada.client.lanes import Lanes
 from levada.client.parcel import Parcel
 from levada.client.parts import messages
-from levada.client.tasks import end, start
+from levada.client.tasks import end, is_told_to_end, start
 from levada.errors import ConnectionLost, LevadaError, RecordTooLarge
 from levada.v1 import stream_pb2 as pb
 
@@ -56,35 +56,50 @@ class Sender:
     async def close(self) -> None:
         """Stop. What is not answered yet fails with ConnectionLost."""
         task, self._task = self._task, None
-        if task is not None:
-            await end(task)
-        self._lanes.fail_all(
-            ConnectionLost("the producer was closed before the broker had answered: the record may be stored or not")
-        )
+        try:
+            if task is not None:
+                await end(task)
+        finally:
+            self._lanes.fail_all(
+                ConnectionLost(
+                    "the producer was closed before the broker had answered: the record may be stored or not"
+                )
+            )
 
     def _died(self, error: LevadaError) -> None:
         """What comes next begins anew."""
         self._task = None
-        self._lanes.fail_all(error)
+        said = ConnectionLost(f"{error}: the record may be stored or not")
+        said.__cause__ = error
+        self._lanes.fail_all(said)
 
     async def _run(self) -> None:
         while True:
             await self._work.wait()
-            try:
-                await self._converse()
-            except LevadaError as error:
-                if isinstance(error, RecordTooLarge):
-                    # Said of a request that was not read to its end: sent again, it would end every conversation.
-                    self._lanes.fail_largest(error)
-                else:
-                    self._lanes.cut()
-                self._lanes.expire(error)
-                if not self._lanes.has_waiting:
-                    self._work.clear()
-                await asyncio.sleep(self._backoff.after(error))
+            error = await self._cut_off()
+            if isinstance(error, RecordTooLarge):
+                # Said of a request that was not read to its end: sent again, it would end every conversation.
+                self._lanes.fail_largest(error)
+            else:
+                self._lanes.cut()
+            self._lanes.expire(error)
+            if not self._lanes.has_waiting:
+                self._work.clear()
+            await asyncio.sleep(self._backoff.after(error))
 
-    async def _converse(self) -> None:
-        """Send and hear until the connection fails. Raises why."""
+    async def _cut_off(self) -> LevadaError:
+        """A conversation, until it fails: why."""
+        try:
+            return await self._converse()
+        except LevadaError as error:
+            return error
+        except asyncio.CancelledError as error:
+            if is_told_to_end():
+                raise
+            return ConnectionLost(f"something that was waited for is over: {error!r}")
+
+    async def _converse(self) -> LevadaError:
+        """Send and hear until the broker ends it or the connection fails. Returns or raises why."""
         if self._identity is None:
             self._identity = await self._new_identity()
         stream = self._open()
@@ -103,7 +118,7 @@ class Sender:
                         request.since = time.monotonic()
                 await self._work.wait()
             hearing.result()
-            raise ConnectionLost(f"the broker at {self._channel.address} ended the conversation")
+            return ConnectionLost(f"the broker at {self._channel.address} ended the conversation")
         except LevadaError:
             if hearing.done():
                 # It is over because of what was heard; a write can only say that it is.

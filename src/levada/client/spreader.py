@@ -46,10 +46,12 @@ class Spreader:
 
     async def close(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}
-        await end(*tasks)
-        error = ConnectionLost("the producer was closed before the record was sent")
-        for topic in self._lines:
-            self._fail(topic, error)
+        try:
+            await end(*tasks)
+        finally:
+            error = ConnectionLost("the producer was closed before the record was sent")
+            for topic in self._lines:
+                self._fail(topic, error)
 
     def _died(self, topic: str, error: LevadaError) -> None:
         """What comes next begins anew."""

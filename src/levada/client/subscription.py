@@ -11,13 +11,14 @@ from typing import Final
 from levada.client.channel import Channel
 from levada.client.chunk import Chunk
 from levada.client.commits import Commits
+from levada.client.complaints import complain
 from levada.client.feed import Feed
 from levada.client.inbox import Inbox
 from levada.client.records import At
-from levada.client.tasks import end, start
+from levada.client.tasks import end, is_told_to_end, start
 from levada.client.track import Track
 from levada.client.wanted import OnChange, Wanted
-from levada.client.workers import Workers
+from levada.client.workers import Workers, is_async
 from levada.errors import IllegalGeneration, LevadaError, OffsetOutOfRange, UnknownMember
 from levada.v1 import stream_pb2 as pb
 
@@ -127,11 +128,12 @@ class Subscription:
         told_user = asyncio.Event()
         if first:
             self._inbox.drop(gone)
+            self._leave_at_once()
             self.commits.read_in.clear()
         elif gone:
             self._inbox.leave(gone)
             self.commits.read_in.update(dict.fromkeys(gone, before))
-            task = asyncio.ensure_future(self._hand_over(gone, told_user))
+            task = asyncio.ensure_future(self._hand_over([self._inbox.leaving[at] for at in gone], told_user))
             self._handing_over.add(task)
             task.add_done_callback(self._handing_over.discard)
         if self.workers is not None:
@@ -159,18 +161,33 @@ class Subscription:
         happened, self._settled = self._settled, asyncio.Event()
         happened.set()
 
-    async def _hand_over(self, ats: list[At], told_user: asyncio.Event) -> None:
+    async def _hand_over(self, tracks: list[Track], told_user: asyncio.Event) -> None:
         """Let the user finish what is in hand, commit it, and let their new owners begin; within the time those wait."""
+        inbox, commits = self._inbox, self.commits
+
+        def still() -> list[At]:
+            """Without what has come back meanwhile, and goes again."""
+            return [track.at for track in tracks if inbox.leaving.get(track.at) is track]
+
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._wanted.hand_over_ms / 1000 * _IN_TIME):
                 await told_user.wait()
-                while any(map(self._is_in_hand, ats)):
+                while any(map(self._is_in_hand, still())):
                     await self._settled.wait()
-        inbox, commits = self._inbox, self.commits
+        if not (ats := still()):
+            return
         commits.lost.update(at for at in ats if self._is_in_hand(at))
         found = inbox.finished() if self._wanted.auto_commit else {}
         inbox.gone(ats)
         await commits.hand_over(ats, {at: offset for at, offset in found.items() if at in ats})
+
+    def _leave_at_once(self) -> None:
+        """What was being handed over on an older connection is somebody else's already."""
+        for task in self._handing_over:
+            task.cancel()
+        leaving = list(self._inbox.leaving)
+        self.commits.lost.update(at for at in leaving if self._is_in_hand(at))
+        self._inbox.gone(leaving)
 
     def _is_in_hand(self, at: At) -> bool:
         if self.workers is not None and self.workers.is_at(at):
@@ -228,12 +245,13 @@ class Subscription:
         while True:
             callback, ats, told = await self._changes.get()
             try:
-                if inspect.iscoroutinefunction(callback):
-                    await callback(ats)
-                else:
-                    await asyncio.to_thread(callback, ats)
-            except Exception:
-                import structlog
-
-                structlog.get_logger("levada.client").exception("callback failed", callback=repr(callback))
+                outcome = callback(ats) if is_async(callback) else await asyncio.to_thread(callback, ats)
+                if inspect.isawaitable(outcome):
+                    await outcome
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                if isinstance(error, asyncio.CancelledError) and is_told_to_end():
+                    raise
+                complain("callback failed", error, callback=repr(callback))
             told.set()

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
+from weakref import WeakSet
 
+from levada.client.complaints import complain
 from levada.errors import LevadaError
+
+#: Those whose owner wants them to end.
+_ending: Final[WeakSet[asyncio.Future[Any]]] = WeakSet()
 
 
 def start(work: Coroutine[Any, Any, None], *, name: str, died: Callable[[LevadaError], None]) -> asyncio.Task[None]:
-    """Work that others wait for. Where it fails, `died` is called with why, so that they do not wait for ever.
+    """Work that others wait for. Unless it is done, or its owner calls `end`, `died` is called with why it is over: they would wait
+    for ever.
 
-    A task that nobody has cancelled can still end by a CancelledError: that of something it waited for.
+    Others than its owner can cancel it: whoever cancels all tasks of a loop, and whatever it waits for.
     """
 
     def over(task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            cause: BaseException | None = None if task.cancelling() else asyncio.CancelledError()
-        else:
-            cause = task.exception()
-        if cause is None:
+        cause = asyncio.CancelledError("it was cancelled") if task.cancelled() else task.exception()
+        if cause is None or task in _ending:
             return
-        import structlog
-
-        structlog.get_logger("levada.client").error("a task of the client failed", task=name, exc_info=cause)
         error = LevadaError(f"{name} failed: {cause!r}")
         error.__cause__ = cause
         died(error)
+        if not task.cancelled():
+            complain("a task of the client failed", cause, task=name)
 
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(over)
@@ -47,6 +49,7 @@ async def end(*tasks: asyncio.Future[Any]) -> None:
     swallow it.
     """
     for task in tasks:
+        _ending.add(task)
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)

@@ -80,12 +80,13 @@ class Track:
         """On a new connection the broker would begin at `offset`: the group's, or by policy. True where it has to be asked to
         go on behind what came already.
 
-        That need not come again, unless the group's offset was moved back meanwhile; and others may have read on from there.
+        That need not come again, unless the group's offset was moved back meanwhile; and others may have read on from there. What is
+        stored as we know it tells of nobody else: whoever seeks back is behind it until he commits.
         Where reading begins late, with what is new, an offset ahead of us is that policy's and would pass over records.
         """
         self._seeks.clear()
         moved_back = self.committed is not None and offset < self.committed
-        read_on = offset > self.received and not (begins_late and self.committed is None)
+        read_on = offset > self.received and offset != self.stored and not (begins_late and self.committed is None)
         if moved_back or read_on or offset == self.received:
             self.assigned(offset)
             return False

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from levada.client.chunk import Chunk, Opener
 from levada.client.records import At, Record
-from levada.errors import InvalidRequest
+from levada.client.tasks import is_told_to_end
+from levada.errors import InvalidRequest, LevadaError
 
 Handler = Callable[[Record], Awaitable[Any]] | Callable[[Record], Any]
 
@@ -21,6 +22,11 @@ _CHUNKS_WAITING: Final = 2
 
 #: Whose handler is at work here. What a handler calls on the loop finds it too.
 _at_work: ContextVar[Workers | None] = ContextVar("levada-workers", default=None)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it returns a coroutine; also of an object that has such a method to be called by."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 class _Line:
@@ -62,7 +68,7 @@ class Workers:
         #: Read by the threads between two records.
         self._stopping = False
         self._pool: ThreadPoolExecutor | None = None
-        if not inspect.iscoroutinefunction(handler):
+        if not is_async(handler):
             self._pool = ThreadPoolExecutor(workers, thread_name_prefix="levada-worker")
 
     @property
@@ -103,17 +109,22 @@ class Workers:
         """Begin no further record. From any thread."""
         self._stopping = True
 
-    async def close(self) -> list[Chunk]:
-        """Finish the records that handlers are at, and no others. What is left, in order."""
+    async def close(self) -> None:
+        """Finish the records that handlers are at, and no others."""
         self.stop()
-        tasks = [line.task for line in self._lines.values() if line.task is not None]
-        if tasks:
-            await asyncio.wait(tasks)
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-        for at, line in self._lines.items():
-            if line.is_held:
-                self._resume(at)
+        try:
+            if tasks := [line.task for line in self._lines.values() if line.task is not None]:
+                await asyncio.wait(tasks)
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(wait=False)
+            for at, line in self._lines.items():
+                if line.is_held:
+                    self._resume(at)
+
+    @property
+    def left(self) -> list[Chunk]:
+        """What is not handled, in order."""
         return [chunk for line in self._lines.values() for chunk in line.chunks]
 
     @property
@@ -126,7 +137,15 @@ class Workers:
         try:
             while line.chunks and not self._stopping:
                 await self._work_off(at, line)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also sys.exit, which would end the loop
+            if isinstance(error, asyncio.CancelledError):
+                if is_told_to_end():
+                    raise
+                cancelled = LevadaError("the handler was cancelled by something that it waited for")
+                cancelled.__cause__ = error
+                error = cancelled
             self._failure = self._failure or error
             self._stopping = True
             self._broken()
@@ -172,5 +191,10 @@ class Workers:
         for record in chunk.unhandled():
             if self._stopping:
                 return
-            handler(record)
+            if (outcome := handler(record)) is not None and inspect.isawaitable(outcome):
+                if inspect.iscoroutine(outcome):
+                    outcome.close()
+                raise InvalidRequest(
+                    f"the handler {handler!r} returned something to await and nobody awaits it: it must be an `async def`"
+                )
             done(record.offset + 1, turn)

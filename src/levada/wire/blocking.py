@@ -199,6 +199,11 @@ class _Connection:
                 self._answers.update(self._received(deadline - time.monotonic(), timeout_ms))
             except MalformedFrame as error:
                 raise self.close(f"given up, it does not speak Kafka's protocol: {error}") from error
+            except LevadaError:
+                raise
+            except BaseException:  # Ctrl-C: part of an answer may be read
+                self.close("interrupted")
+                raise
         return self._answers.pop(correlation_id)
 
     def _received(self, timeout_s: float, timeout_ms: int) -> Iterator[tuple[int, memoryview]]:
@@ -226,6 +231,9 @@ class _Connection:
             self._socket.sendall(b"".join(parts))
         except OSError as error:
             raise self.close(f"lost: {error}") from error
+        except BaseException:  # Ctrl-C: half a request may be written
+            self.close("interrupted")
+            raise
 
     def close(self, reason: str) -> ConnectionLost:
         """The connection is of no more use."""

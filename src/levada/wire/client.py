@@ -214,12 +214,23 @@ class _Connection(asyncio.Protocol):
         """Write the request."""
         version = self.offer.best(send.api_key, send.min_version, send.max_version)
         body = send.encode(version)
-        while self._writable is not None:
-            await self._writable
+        if self._writable is not None:
+            await self._until_writable(send.timeout_ms)
         if send.answered:
             return _Ticket(self, send, version, self._ask(send.api_key, version, body))
         self._write(self._channel.ask(send.api_key, version, body, answered=False)[1])
         return _Ticket(self, send, version, None)
+
+    async def _until_writable(self, timeout_ms: int) -> None:
+        """Until the broker has read enough of what was written before. TimedOut, and the connection is given up."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while self._writable is not None:
+                    # It is everybody's who waits to write: who gives up takes it from nobody.
+                    await asyncio.shield(self._writable)
+        except TimeoutError:
+            self.give_up(timeout_ms)
+            raise TimedOut(f"{self.place} did not read what was sent within {timeout_ms} ms") from None
 
     def give_up(self, waited_ms: int) -> None:
         """A request went unanswered. Answers come in order, so nothing behind it can be trusted to come either."""
@@ -255,9 +266,9 @@ class _Connection(asyncio.Protocol):
         self._writable = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        if self._writable is not None:
-            self._writable.set_result(None)
-            self._writable = None
+        writable, self._writable = self._writable, None
+        if writable is not None:
+            writable.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = f": {error}" if error else ""

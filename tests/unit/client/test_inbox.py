@@ -242,3 +242,17 @@ def test_what_is_put_back_comes_first_and_in_order() -> None:
     world.inbox.let_go()
     assert world.inbox.finished() == {AT: 4}
     assert world.take(9) == [4, 5, 6, 7]
+
+
+def test_what_comes_back_and_goes_again_while_it_is_handed_over_is_followed_anew() -> None:
+    inbox = Inbox(Opener(BYTES, BYTES, committed_only=False), lambda chunk: None)
+    at = At("t", 0)
+    first, second = Track(at, 0), Track(at, 5)
+    inbox.tracks[at] = first
+    inbox.leave([at])
+    inbox.tracks[at] = second
+    inbox.leave([at])
+    assert inbox.leaving[at] is second
+    assert first.turn == 1  # its chunks are nobody's any more
+    inbox.gone([at])
+    assert not inbox.leaving

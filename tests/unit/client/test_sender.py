@@ -85,14 +85,24 @@ async def outcome(draft: Draft) -> None:
         await draft.future()
 
 
-@pytest.mark.parametrize("broken", [{"write": cancelled_by_another}, {"write": fault}, {"read": cancelled_by_another}, {"read": fault}],
-                         ids=["write cancelled", "write fails", "read cancelled", "read fails"])  # fmt: skip
+@pytest.mark.parametrize("where", ["write", "read"])
+async def test_what_is_cancelled_by_another_is_a_lost_connection(where: str) -> None:
+    broken: dict[str, Any] = {where: cancelled_by_another}
+    sender, publish = make_sender(Faulty(**broken), Faulty())
+    draft = publish()
+    await outcome(draft)
+    assert draft.error is None
+    await sender.close()
+
+
+@pytest.mark.parametrize("broken", [{"write": fault}, {"read": fault}], ids=["write", "read"])
 async def test_a_sender_that_fails_says_so_and_begins_anew(broken: dict[str, Any]) -> None:
     sender, publish = make_sender(Faulty(**broken), Faulty())
     first = publish()
     await outcome(first)
-    assert isinstance(first.error, LevadaError)
-    assert "levada-sender failed" in str(first.error)
+    assert isinstance(first.error, ConnectionLost)
+    assert "levada-sender failed: ZeroDivisionError" in str(first.error)
+    assert "may be stored or not" in str(first.error)
     second = publish()
     await outcome(second)
     assert second.error is None
@@ -114,6 +124,16 @@ async def test_who_waits_to_write_is_told_when_nobody_reads_any_more() -> None:
     await outcome(draft)
     assert draft.error is None
     await sender.close()
+
+
+async def test_what_others_cancel_has_died() -> None:
+    told: list[LevadaError] = []
+    task = start(asyncio.sleep(60), name="idle", died=told.append)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+    assert [str(error) for error in told] == ["idle failed: CancelledError('it was cancelled')"]
 
 
 async def test_what_is_told_to_end_has_not_died() -> None:
