@@ -137,7 +137,7 @@ class Runners:
         return code
 
     def left_behind(self) -> list[psutil.Process]:
-        return [one for one in self.family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+        return [one for one in self.family if _lives(one)]
 
     def levada(self, *words: str, code: int = 0) -> str:
         """What a command prints."""
@@ -230,3 +230,10 @@ class _Read:
 
     ids: list[int]
     position: int = 0
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # in between
+        return False

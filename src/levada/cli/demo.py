@@ -16,7 +16,7 @@ import typer
 
 from levada.cli.output import print_json
 from levada.cli.session import AsJson
-from levada.cli.spark import Verbose, interruptible, need_spark
+from levada.cli.spark import Verbose, interruptible, interruption_told, need_spark
 from levada.errors import InvalidConfig, LevadaError
 
 if TYPE_CHECKING:
@@ -84,7 +84,10 @@ def demo(
 
     home = keep or Path(tempfile.mkdtemp(prefix="levada-demo-"))
     try:
-        with view_of(as_json=as_json, live=sys.stderr.isatty()) as view:
+        with (
+            interruption_told("interrupted before the pipeline began; nothing is left behind"),
+            view_of(as_json=as_json, live=sys.stderr.isatty()) as view,
+        ):
             summary = _run(home, view, seconds=seconds, a_minute=a_minute, seed=seed, verbose=verbose)
     finally:
         if keep is None:
@@ -106,9 +109,9 @@ def _run(home: Path, view: View, *, seconds: float | None, a_minute: float, seed
 
     stream = OrderStream(seed=seed, a_minute=a_minute)
     with (
-        interruptible() as interrupted,
         # First of all: Java is started by a fork, which gRPC takes ill once it has begun.
         _spark(home, verbose=verbose) as spark,
+        interruptible() as interrupted,
         broker(data=home / "data") as running,
         levada.connect(running.grpc) as client,
     ):
@@ -140,7 +143,8 @@ def _spark(home: Path, *, verbose: bool) -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        spark.stop()
+        with interruptible():
+            spark.stop()
 
 
 def _started(spark: SparkSession, home: Path, bootstrap: str) -> Patient:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from levada.cli.session import WrongUsage, session
-from levada.errors import LevadaError
+from levada.errors import InvalidConfig, LevadaError
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas", "deltalake", "fastavro")
@@ -41,8 +41,27 @@ SparkServer = Annotated[
         show_default=False,
     ),
 ]
+
+
+def _known_master(master: str) -> str:
+    """WrongUsage where Spark knows no such master."""
+    from levada.spark.session import check_name
+
+    try:
+        check_name(master)
+    except InvalidConfig as error:
+        raise WrongUsage(f"--{error}") from None
+    return master
+
+
 Master = Annotated[
-    str, typer.Option("--master", envvar="LEVADA_MASTER", help="Spark's master: local[N], or spark://HOST:PORT.")
+    str,
+    typer.Option(
+        "--master",
+        envvar="LEVADA_MASTER",
+        help="Spark's master: local[N], or spark://HOST:PORT.",
+        callback=_known_master,
+    ),
 ]
 Home = Annotated[
     Path,
@@ -75,6 +94,8 @@ def need_spark() -> None:
         raise SparkMissing(f"{', '.join(missing)} is not installed: pip install 'levada[spark]'")
     # py4j tells the root logger, with a trace, that Ctrl-C was pressed; without a handler that goes to stderr.
     logging.getLogger().addHandler(logging.NullHandler())
+    # pyspark tells this one, as JSON with Java's trace, what it raises as well.
+    logging.getLogger("DataFrameQueryContextLogger").disabled = True
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
 

@@ -21,14 +21,16 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from levada.errors import InvalidConfig, Unreachable
 from levada.spark.java import java
 from levada.spark.scratch import scratch
 
@@ -40,6 +42,8 @@ STATE_STORES: Final = {
     "memory": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+_MASTER: Final = re.compile(r"local(-cluster)?(\[.*\])?|spark://.+|yarn|k8s://.+")
+_MASTER_S: Final = 5.0
 #: For its shutdown hooks.
 _END_S: Final = 30.0
 _SETTINGS: Final = {
@@ -53,11 +57,12 @@ _SETTINGS: Final = {
 
 
 def session(master: str = "local[*]", app: str = "levada", *, log: Path | None = None, **conf: str) -> SparkSession:
-    """A session on this master; the one there is, if one is running. Settings given win. NoJava, before anything is started.
+    """A session on this master; the one there is, if one is running. Settings given win.
 
-    What Java and the executors of a local master write to stderr goes to the file `log`, if one is given.
+    NoJava, InvalidConfig, Unreachable, before anything is started. What Java and the executors of a local master write to stderr goes to the file `log`, if one is given.
     """
     java()
+    check_master(master)
     _name_pythons(local=local_cores(master) is not None)
     from pyspark.sql import SparkSession
 
@@ -68,14 +73,45 @@ def session(master: str = "local[*]", app: str = "levada", *, log: Path | None =
     for name, value in wanted.items():
         builder = builder.config(name, value)
     with _interrupts_later():
-        _launch(log, {"spark.master": master, "spark.app.name": app, **wanted})
-        return builder.getOrCreate()
+        process = _launch(log, {"spark.master": master, "spark.app.name": app, **wanted})
+        try:
+            return builder.getOrCreate()
+        except KeyboardInterrupt:
+            _abandon(process)
+            raise
+
+
+def check_name(master: str) -> None:
+    """InvalidConfig where Spark knows no such master."""
+    if not _MASTER.fullmatch(master):
+        raise InvalidConfig(
+            f"master {master!r}: must be local, local[N], local[*] or spark://HOST:PORT (Spark's others are yarn and k8s://…)"
+        )
+
+
+def check_master(master: str) -> None:
+    """Unreachable where a standalone master does not answer: Spark itself would say so after a minute, somewhere in its log. InvalidConfig
+    where Spark knows no such master."""
+    check_name(master)
+    if not master.startswith("spark://"):
+        return
+    why = ""
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host, int(port or 7077)), _MASTER_S).close()
+        except (OSError, ValueError) as error:
+            why = str(error)
+        else:
+            return
+    raise Unreachable(f"Spark's master {master} cannot be reached: {why}. Is it up?")
 
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Ctrl-C and SIGTERM are heard when Spark has started, by who heard them before; a second one at once. pyspark puts a handler of its
-    own there, which speaks to Java in the middle of whatever was being said to it."""
+    """Ctrl-C and SIGTERM end the start at once where they would end anything. Who has a handler of his own hears of them when Spark has
+    started, and of a second one at once. pyspark puts a handler there, which speaks to Java in the middle of whatever was being said to
+    it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -88,7 +124,7 @@ def _interrupts_later() -> Iterator[None]:
 
     def note(number: int, _frame: Any) -> None:
         came.append(number)
-        if len(came) > 1:
+        if len(came) > 1 or before[signal.Signals(number)] is signal.default_int_handler:
             restore()
             signal.raise_signal(number)
 
@@ -98,27 +134,71 @@ def _interrupts_later() -> Iterator[None]:
         yield
     finally:
         restore()
-        if len(came) == 1:
+        if len(came) == 1 and before[signal.Signals(came[0])] is not signal.default_int_handler:
             signal.raise_signal(came[0])
 
 
-def _launch(log: Path | None, wanted: Mapping[str, str]) -> None:
+def _launch(log: Path | None, wanted: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
     """Start Java, if none runs yet: with its stderr in a file, if one is given, and out of reach of signals to our process group, or
     it would be gone before we have ended what it does. pyspark offers this to developers alone."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is not None:
-        return
+        return None
     settings_now = SparkConf().setAll(list(wanted.items()))
     started: dict[str, Any] = {"process_group": 0}
     with ExitStack() as stack:
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
             started["stderr"] = stack.enter_context(log.open("ab"))
-        gateway = launch_gateway(settings_now, popen_kwargs=started)  # type: ignore[no-untyped-call]
+        with _no_orphan():
+            gateway = launch_gateway(settings_now, popen_kwargs=started)  # type: ignore[no-untyped-call]
+    process: subprocess.Popen[bytes] = gateway.proc
+    atexit.register(_end, process, os.getpid())
     SparkContext._ensure_initialized(gateway=gateway)
-    atexit.register(_end, gateway.proc, os.getpid())
+    return process
+
+
+@contextmanager
+def _no_orphan() -> Iterator[None]:
+    """Whatever ends pyspark's wait for Java ends Java: it would not find the file it has to write to, and stay for ever."""
+    from pyspark import java_gateway
+
+    module: Any = java_gateway
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Noted(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            started.append(self)
+
+    original = module.Popen
+    module.Popen = Noted
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            _kill(process)
+        raise
+    finally:
+        module.Popen = original
+
+
+def _abandon(process: subprocess.Popen[bytes] | None) -> None:
+    """Spark was to start and is not to any more: nothing has begun that it would have to end."""
+    from pyspark import SparkContext
+
+    if process is not None:
+        _kill(process)
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """With what it has started: Spark's script asks another Java how to start this one."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _end(process: subprocess.Popen[bytes], pid: int) -> None:
@@ -129,8 +209,8 @@ def _end(process: subprocess.Popen[bytes], pid: int) -> None:
         process.stdin.close()
     try:
         process.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        _kill(process)
 
 
 def settings(master: str) -> dict[str, str]:

@@ -122,6 +122,27 @@ def command(levada: LevadaBroker, tmp_path: Path) -> Iterator[Command]:
     made.kill()
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_is_ended_while_spark_starts_leaves_no_java(
+    command: Command, levada: LevadaBroker, tmp_path: Path, times: int
+) -> None:
+    source, sink = make_topic(levada.bootstrap), make_topic(levada.bootstrap)
+    file = tmp_path / "file.py"
+    file.write_text(FILE.format(source=source, sink=sink))
+    command.start("pipeline", "run", str(file))
+    assert command.process is not None
+    leader = psutil.Process(command.process.pid)
+    command.wait(lambda: "on local[2]" in command.out and bool(leader.children()))
+    family = leader.children(recursive=True)
+    for _ in range(times):
+        os.killpg(leader.pid, signal.SIGINT)
+    assert command.ended(END_S) == 130
+    assert command.err == f"levada: {sink}-copies was interrupted before it began\n"
+    # Java has a process group of its own.
+    psutil.wait_procs(family, END_S)
+    assert not [one for one in family if one.is_running()]
+
+
 def test_a_replay_that_is_ended_goes_on_where_it_was(command: Command, levada: LevadaBroker, topic: str) -> None:
     target = f"{topic}-copy"
     words = ("job", "replay", topic, target, "--rate", str(RATE), "--keep-timestamps")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from levada.errors import InvalidConfig, Unreachable
 from levada.spark import scratch
 
 MAKES = "import sys, time; from pathlib import Path; from levada.spark import scratch; print(scratch.make(Path(sys.argv[1])), flush=True); time.sleep(600)"
@@ -67,6 +68,33 @@ def test_a_process_has_one_directory_which_goes_with_it(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()).parent == tmp_path
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_while_spark_starts_ends_the_start_where_nobody_else_hears_it() -> None:
+    from levada.spark.session import _interrupts_later
+
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(KeyboardInterrupt), _interrupts_later():
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it goes on")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("master", ["locl[2]", "spark:127.0.0.1:7077", "", "local[2", "localhost"])
+def test_a_master_that_spark_does_not_know_is_refused_before_it_starts(master: str) -> None:
+    from levada.spark.session import check_master
+
+    with pytest.raises(InvalidConfig, match="must be local"):
+        check_master(master)
+
+
+def test_a_master_that_does_not_answer_is_unreachable() -> None:
+    from levada.spark.session import check_master
+
+    with pytest.raises(Unreachable, match=r"master spark://127.0.0.1:1,127.0.0.1:2 cannot be reached: .*refused"):
+        check_master("spark://127.0.0.1:1,127.0.0.1:2")
+    for known in ("local", "local[*]", "local[2, 3]", "local-cluster[2,1,1024]", "yarn", "k8s://https://here:6443"):
+        check_master(known)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -15,10 +15,11 @@ class Progress:
     """One look. `batch` is −1 until one is done."""
 
     batch: int = -1
-    #: Of the last micro-batch that had rows.
+    #: Of this micro-batch.
     rows: int = 0
-    rows_s: float = 0.0
     batch_ms: int = 0
+    #: Of the last one that had rows: what comes after it may only have closed windows.
+    rows_s: float = 0.0
     #: Of this run.
     rows_total: int = 0
     #: Records in the topics that no finished micro-batch has read; None where it is not known.
@@ -55,7 +56,7 @@ class Progresses:
         self.batch = -1
         self._rows_total = 0
         self._late_total = 0
-        self._last: Mapping[str, Any] = {}
+        self._last_with_rows: Mapping[str, Any] = {}
         self._latest: Mapping[str, Any] = {}
         self._lost: list[str] = []
         #: Where the sources stand after the last batch, by topic and partition.
@@ -71,8 +72,8 @@ class Progresses:
             self._rows_total += report["numInputRows"]
             self._late_total += sum(one.get("numRowsDroppedByWatermark", 0) for one in report.get("stateOperators", ()))
             self._look_at(report.get("sources", ()))
-            if report["numInputRows"] or not self._last:
-                self._last = report
+            if report["numInputRows"]:
+                self._last_with_rows = report
 
     def _look_at(self, sources: Iterable[Mapping[str, Any]]) -> None:
         for source in sources:
@@ -86,9 +87,9 @@ class Progresses:
         state = self._latest.get("stateOperators", ())
         return Progress(
             batch=self.batch,
-            rows=self._last["numInputRows"],
-            rows_s=self._last.get("processedRowsPerSecond") or 0.0,
-            batch_ms=self._last.get("durationMs", {}).get("triggerExecution", 0),
+            rows=self._latest["numInputRows"],
+            batch_ms=self._latest.get("durationMs", {}).get("triggerExecution", 0),
+            rows_s=self._last_with_rows.get("processedRowsPerSecond") or 0.0,
             rows_total=self._rows_total,
             lag=lag,
             state_rows=sum(one["numRowsTotal"] for one in state),
