@@ -219,7 +219,7 @@ def test_what_consume_prints_as_json_can_be_produced_again(levada: Levada) -> No
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("not json", "line 2: Expecting value"),
+        ("not json", "line 2 is not JSON: Expecting value"),
         ("[1]", "line 2: must be an object"),
         ('{"key": "k"}', 'line 2: there is no "value"'),
         ('{"value": "v", "partition": "one"}', "line 2: partition 'one': must be a whole number"),

@@ -82,7 +82,7 @@ def consume(
         raise WrongUsage("--consumer is one of a group's: give --group too")
     where = place(start, "--from")
     show = shape(raw=raw, as_json=as_json, form=form)
-    with session(server) as client, topic_named(client, topic), _of_this_kind(client, group):
+    with session(server) as client, topic_named(client, topic, wanted=True), _of_this_kind(client, group):
         found = client.manager.topic(topic)
         _check(found, where, partition)
         if group is not None:

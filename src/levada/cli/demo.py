@@ -34,7 +34,7 @@ _MASTER: Final = "local[2]"
 _LOOK_S: Final = 0.25
 _PATIENCE_S: Final = 30.0
 
-app = typer.Typer(pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False)
 
 
 class DemoFailed(LevadaError):

@@ -135,7 +135,7 @@ def register(
 
       levada group register billing --topic orders --consumers 3
     """
-    with session(server) as client, topic_named(client, topic):
+    with session(server) as client, topic_named(client, topic, wanted=True):
         registered = client.manager.register_group(topic, name, consumers)
         partitions = client.manager.topic(topic).partitions
     shares = [list(range(index, partitions, consumers)) for index in range(consumers)]
@@ -177,7 +177,7 @@ def seek(
       levada group seek billing --topic orders --to -100
     """
     where = place(to, "--to", shifts=True).seeking()
-    with session(server) as client, topic_named(client, topic):
+    with session(server) as client, topic_named(client, topic, wanted=True):
         known = [group.group for group in client.manager.groups()]
         before = {(row.topic, row.partition): row.committed for row in client.manager.offsets(name, topic)}
         after = client.manager.seek(name, topic, partitions=partition or (), dry_run=dry_run, **where)

@@ -51,6 +51,8 @@ def objects(lines: Iterable[bytes], template: Draft) -> Iterator[Draft]:
             if not isinstance(found, dict):
                 raise ValueError('must be an object such as {"value": "…", "key": "…"}')
             yield _draft(found, template, len(line))
+        except json.JSONDecodeError as reason:
+            raise InvalidRequest(f"line {number} is not JSON: {reason.msg}, at column {reason.colno}") from None
         except (ValueError, KeyError, TypeError) as reason:
             raise InvalidRequest(f"line {number}: {reason}") from None
 

@@ -84,7 +84,7 @@ def produce(
     began = time.perf_counter()
     with (
         session(server) as client,
-        topic_named(client, topic),
+        topic_named(client, topic, wanted=True),
         _too_large_for(topic),
         _source(value, file) as source,
         client.producer(compression=codec) as producer,
@@ -138,7 +138,7 @@ def _check(
     if message_id is not None and value is None:
         raise WrongUsage('--id is for one VALUE; with --json-lines each line has its own "id"')
     if file is not None and not file.is_file():
-        raise WrongUsage(f"--file: there is no file {file}")
+        raise WrongUsage(f"--file: {file} is a directory" if file.is_dir() else f"--file: there is no file {file}")
 
 
 @contextmanager

@@ -45,13 +45,13 @@ def session(server: str) -> Iterator[Client]:
 
 
 @contextmanager
-def topic_named(client: Client, name: str) -> Iterator[None]:
-    """If there is no such topic, say which one may have been meant, and what to do."""
+def topic_named(client: Client, name: str, *, wanted: bool = False) -> Iterator[None]:
+    """If there is no such topic, say which one may have been meant, and what to do. `wanted`: for something that could be done with it."""
     try:
         yield
     except UnknownTopic:
         known = (topic.name for topic in client.manager.topics(internal=True))
-        hint = f"`levada topic create {name}` makes it"
+        hint = f"`levada topic create {name}` makes it" if wanted else "`levada topic list` shows all"
         raise UnknownTopic(_unknown("topic", name, known, hint)) from None
 
 

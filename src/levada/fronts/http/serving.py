@@ -5,14 +5,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections.abc import Iterator
 
+import structlog
 import uvicorn
 
 from levada.fronts.http.app import make_app
 from levada.fronts.http.loop_delay import LoopDelay
 from levada.fronts.http.sources import Sources
+
+_log = structlog.get_logger("levada.http")
+
+
+class _ToBroker(logging.Handler):
+    """What uvicorn says, as a line of the broker's log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _log.warning("http", said=record.getMessage().rstrip("."), exc_info=record.exc_info)
 
 
 class WebServer(uvicorn.Server):
@@ -33,6 +44,10 @@ class WebServer(uvicorn.Server):
                 http="h11",
             )
         )
+        # uvicorn has no handler of its own here: what it says would stand bare among the broker's lines.
+        logger = logging.getLogger("uvicorn.error")
+        logger.propagate = False
+        logger.handlers = [_ToBroker()]
         self._told = asyncio.Event()
 
     def tell_to_stop(self, grace_s: float) -> None:

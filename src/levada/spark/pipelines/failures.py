@@ -22,7 +22,7 @@ _WRAPPINGS: Final = (
     r"^Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \(.*?\): ",
     r"^org\.apache\.spark\.[\w.$]+: ",
     r"^java\.[\w.$]+: ",
-    r"\s*SQLSTATE: \w+",
+    r"\s*SQLSTATE: \w+;?",
 )
 
 

@@ -69,7 +69,9 @@ def _forgotten(
 ) -> WrongCheckpoint:
     epoch, batch = seen
     if planned < 0:
-        what = "knows nothing: was it deleted, or is this another --home or another cluster?"
+        what = (
+            "knows nothing: was it deleted, or is this another --home (--spark-home of `levada up`) or another cluster?"
+        )
     else:
         what = f"knows those up to {planned}: is it an older copy, or did the power fail?"
     return WrongCheckpoint(

@@ -79,6 +79,8 @@ class Board:
 
     def create(self) -> None:
         """Have the topic."""
+        if TOPIC in self._client.topics():
+            return
         try:
             self._client.create_topic(TOPIC, 1, configs=CONFIGS)
         except BrokerRefused as refusal:
