@@ -16,7 +16,7 @@ def report(batch, rows=0, *, end=None, late=0, state=(), watermark=None):
         "batchId": batch,
         "numInputRows": rows,
         "processedRowsPerSecond": rows * 2.0,
-        "durationMs": {"triggerExecution": 500},
+        "durationMs": {"addBatch": 400, "latestOffset": 10, "triggerExecution": 500},
         "eventTime": {"watermark": watermark} if watermark else {},
         "stateOperators": [
             {"numRowsTotal": total, "memoryUsedBytes": size, "numRowsDroppedByWatermark": late} for total, size in state
@@ -45,6 +45,19 @@ def test_a_batch_without_rows_does_not_hide_the_rate_of_the_last_with_some():
     found = all_of_them.progress()
     assert (found.batch, found.rows, found.rows_total, found.watermark) == (1, 0, 10, "2026-01-01T00:00:00.000Z")
     assert found.rows_s > 0
+
+
+def test_an_idle_report_is_not_the_batch_whose_number_it_has():
+    """Spark gives it the number of the next one."""
+    idle = {**report(0, end={"to": {"a": {"0": 5}}}), "durationMs": {"latestOffset": 8, "triggerExecution": 14}}
+    all_of_them = Progresses()
+    all_of_them.add([idle])
+    assert all_of_them.progress().batch == -1
+    assert all_of_them.positions == {("a", 0): 5}
+    all_of_them.add([idle, report(0, 10, end={"to": {"a": {"0": 15}}})])
+    found = all_of_them.progress()
+    assert (found.batch, found.rows, found.rows_total) == (0, 10, 10)
+    assert all_of_them.positions == {("a", 0): 15}
 
 
 def test_positions_come_from_the_ends_of_batches_and_stay_where_a_batch_says_nothing():

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from levada.spark.losses import Lost
+
+#: The time that only a micro-batch takes that was carried out.
+_EXECUTED: Final = "addBatch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,11 @@ class Progresses:
         for report in reports:
             if report["batchId"] <= self.batch:
                 continue
+            if _EXECUTED not in report["durationMs"]:
+                # Idle: it has the number of the next micro-batch, which is still to come, and says where the sources stand.
+                for source in report.get("sources", ()):
+                    self.positions |= read(source.get("endOffset"))[0]
+                continue
             self.batch = report["batchId"]
             self._latest = report
             self._rows_total += report["numInputRows"]
@@ -88,7 +96,7 @@ class Progresses:
         return Progress(
             batch=self.batch,
             rows=self._latest["numInputRows"],
-            batch_ms=self._latest.get("durationMs", {}).get("triggerExecution", 0),
+            batch_ms=self._latest["durationMs"].get("triggerExecution", 0),
             rows_s=self._last_with_rows.get("processedRowsPerSecond") or 0.0,
             rows_total=self._rows_total,
             lag=lag,
