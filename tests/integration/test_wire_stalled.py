@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
@@ -38,21 +38,22 @@ def stopped(running: ProcessBroker) -> Iterator[None]:
         os.kill(running.pid, signal.SIGCONT)
 
 
-async def fill(client: Client) -> list[asyncio.Task[object]]:
-    """Write until the socket takes no more."""
+@asynccontextmanager
+async def stalled(running: ProcessBroker, client: Client) -> AsyncIterator[list[asyncio.Task[object]]]:
+    """While this lasts the broker reads nothing, and the client's socket takes no more: what was written to it."""
+    await client.produce(AT, SMALL)
     connection = next(iter(client._connections.values())).result()
-    under_way = []
-    while connection._writable is None:
-        under_way.append(asyncio.create_task(client.produce(AT, LARGE)))
-        await asyncio.sleep(0.01)
-    return under_way
+    under_way: list[asyncio.Task[object]] = []
+    with stopped(running):
+        while connection._writable is None:
+            under_way.append(asyncio.create_task(client.produce(AT, LARGE)))
+            await asyncio.sleep(0.01)
+        yield under_way
 
 
 async def test_who_gives_up_writing_takes_it_from_nobody(running: ProcessBroker) -> None:
     async with Client(running.bootstrap) as client:
-        await client.produce(AT, SMALL)
-        with stopped(running):
-            under_way = await fill(client)
+        async with stalled(running, client) as under_way:
             one, two = (asyncio.create_task(client.produce(AT, SMALL)) for _ in range(2))
             await asyncio.sleep(0.1)
             one.cancel()
@@ -65,9 +66,7 @@ async def test_who_gives_up_writing_takes_it_from_nobody(running: ProcessBroker)
 
 async def test_waiting_to_write_has_the_requests_time_limit(running: ProcessBroker) -> None:
     async with Client(running.bootstrap) as client:
-        await client.produce(AT, SMALL)
-        with stopped(running):
-            under_way = await fill(client)
+        async with stalled(running, client) as under_way:
             for each in under_way:
                 each.cancel()
             async with asyncio.timeout(30):

@@ -301,20 +301,15 @@ class AsyncConsumer:
 
     async def _end(self) -> None:
         commits = self._subscription.commits
-        try:
+        async with contextlib.AsyncExitStack() as last:
+            last.callback(self._gone, self)
+            last.callback(self._over.set)
+            last.push_async_callback(self._subscription.close)
+            last.push_async_callback(lambda: end(*self._commits))
             if self._commits:
                 await asyncio.wait(self._commits, timeout=commits.patience_s)
             if self._commits_by_itself:
                 await commits.store_quietly(self._inbox.finished(), timeout_s=commits.patience_s)
-        finally:
-            try:
-                await end(*self._commits)
-            finally:
-                try:
-                    await self._subscription.close()
-                finally:
-                    self._over.set()
-                    self._gone(self)
 
     @property
     def _commits_by_itself(self) -> bool:

@@ -59,7 +59,8 @@ _SETTINGS: Final = {
 def session(master: str = "local[*]", app: str = "levada", *, log: Path | None = None, **conf: str) -> SparkSession:
     """A session on this master; the one there is, if one is running. Settings given win.
 
-    NoJava, InvalidConfig, Unreachable, before anything is started. What Java and the executors of a local master write to stderr goes to the file `log`, if one is given.
+    NoJava, InvalidConfig, Unreachable, before anything is started. What Java and the executors of a local master write to stderr goes
+    to the file `log`, if one is given.
     """
     java()
     check_master(master)
@@ -116,6 +117,7 @@ def _interrupts_later() -> Iterator[None]:
         yield
         return
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    #: The one that is to be heard later.
     came: list[int] = []
 
     def restore() -> None:
@@ -123,10 +125,12 @@ def _interrupts_later() -> Iterator[None]:
             signal.signal(one, signal.SIG_DFL if handler is None else handler)
 
     def note(number: int, _frame: Any) -> None:
-        came.append(number)
-        if len(came) > 1 or before[signal.Signals(number)] is signal.default_int_handler:
+        if came or before[signal.Signals(number)] is signal.default_int_handler:
+            came.clear()
             restore()
             signal.raise_signal(number)
+        else:
+            came.append(number)
 
     for one in before:
         signal.signal(one, note)
@@ -134,8 +138,8 @@ def _interrupts_later() -> Iterator[None]:
         yield
     finally:
         restore()
-        if len(came) == 1 and before[signal.Signals(came[0])] is not signal.default_int_handler:
-            signal.raise_signal(came[0])
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _launch(log: Path | None, wanted: Mapping[str, str]) -> subprocess.Popen[bytes] | None:

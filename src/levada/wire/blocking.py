@@ -37,7 +37,6 @@ class BlockingClient(Calls):
         super().__init__(bootstrap, ClientConfig(**settings))
         #: By address: a broker met as a bootstrap address and by its id is one connection.
         self._connections: dict[tuple[str, int], _Connection] = {}
-        self._closed = False
 
     def connect(self) -> Self:
         """Learn who is in the cluster. Unreachable, at once, when none of the bootstrap addresses answers."""
@@ -74,9 +73,7 @@ class BlockingClient(Calls):
         try:
             effect = next(steps)
             while True:
-                if self._closed:
-                    # Not said to the steps: they would try again.
-                    raise ConnectionLost("the client was closed; connect a new one")
+                self._check_open()
                 try:
                     outcome = self._perform(effect)
                 except LevadaError as error:

@@ -35,7 +35,6 @@ class Client(Calls):
         super().__init__(bootstrap, ClientConfig(**settings))
         #: By address: a broker met as a bootstrap address and by its id is one connection.
         self._connections: dict[tuple[str, int], asyncio.Task[_Connection]] = {}
-        self._closed = False
 
     async def connect(self) -> Self:
         """Learn who is in the cluster. Unreachable, at once, when none of the bootstrap addresses answers."""
@@ -75,7 +74,6 @@ class Client(Calls):
         try:
             effect = next(steps)
             while True:
-                # Not said to the steps: they would try again.
                 self._check_open()
                 try:
                     outcome = await self._perform(effect)
@@ -116,10 +114,6 @@ class Client(Calls):
             raise
         self.cluster.features = connection.offer.features
         return connection
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ConnectionLost("the client was closed; connect a new one")
 
 
 class TransactionalProducer(TransactionalCalls):

@@ -25,7 +25,7 @@ from support.wait import wait_until
 pytestmark = pytest.mark.timeout(600)
 #: What every command promises; and what Java takes to see that nobody needs it.
 END_S = 60.0
-RECORDS, RATE = 80, 10
+RECORDS, RATE = 200, 10
 
 FILE = """
 from levada.spark import pipeline, topic

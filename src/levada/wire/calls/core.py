@@ -55,6 +55,13 @@ class Core:
         self.cluster = Cluster(bootstrap)
         self.config = config
         self._now = now
+        #: For good.
+        self._closed = False
+
+    def _check_open(self) -> None:
+        """ConnectionLost once it was closed. For who drives the steps, and not said to them: they would try again."""
+        if self._closed:
+            raise ConnectionLost("the client was closed; connect a new one")
 
     def _retry(self, timeout_ms: int | None, *, repeatable: bool = True, settle: bool = True) -> Retry:
         return Retry(self.config, self._now, timeout_ms, repeatable=repeatable, settle=settle)
